@@ -1,0 +1,1 @@
+"""How privacy budgets and transmit power are chosen."""

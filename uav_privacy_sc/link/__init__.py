@@ -1,0 +1,1 @@
+"""What the air does to a message: path loss, fading, noise and outage."""
