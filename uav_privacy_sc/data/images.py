@@ -74,3 +74,59 @@ def _upper_byte(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "f":
         raise ImageError("it holds floating-point values, not a picture")
     return (np.clip(values, 0, 65535).astype(np.uint32) >> 8).astype(np.uint8)
+
+
+_CHANNELS = {"mono8": 1, "8UC1": 1, "rgb8": 3, "bgr8": 3, "8UC3": 3, "rgba8": 4, "bgra8": 4, "8UC4": 4}
+_SIXTEEN_BIT = {"mono16": 1, "16UC1": 1, "rgb16": 3, "bgr16": 3, "rgba16": 4, "bgra16": 4}
+#: Red and blue change places: ROS and OpenCV name a mosaic by different corners of it.
+_BAYER = {"bayer_rggb8": "BayerBG", "bayer_bggr8": "BayerRG", "bayer_gbrg8": "BayerGR", "bayer_grbg8": "BayerGB"}
+_YUV = {"yuv422": "YUV2RGB_UYVY", "uyvy": "YUV2RGB_UYVY", "yuv422_yuy2": "YUV2RGB_YUY2", "yuyv": "YUV2RGB_YUY2"}
+
+
+def decode_raw(
+    data: bytes | np.ndarray, shape: tuple[int, int], step: int, encoding: str, big_endian: bool = False
+) -> np.ndarray:
+    """Return the ``(H, W, 3)`` uint8 RGB picture in the data of a ``sensor_msgs/Image``.
+
+    ``shape`` is ``(height, width)`` in pixels, ``step`` the length of a row in bytes with its padding. Known are mono,
+    RGB(A) and BGR(A) of 8 and 16 bits (16 keep their upper 8), 8-bit Bayer and YUV 4:2:2; ``8UC3`` is BGR, as cv_bridge
+    has it.
+
+    Raises:
+        ImageError: if the encoding is unknown, or step and length do not hold such a picture.
+    """
+    sample = np.dtype(">u2" if big_endian else "<u2") if encoding in _SIXTEEN_BIT else np.dtype(np.uint8)
+    channels = _CHANNELS.get(encoding) or _SIXTEEN_BIT.get(encoding) or (1 if encoding in _BAYER else None)
+    channels = 2 if encoding in _YUV else channels
+    if channels is None:
+        raise ImageError(f"its encoding {encoding!r} is no picture that is known here")
+    rows = _rows(data, shape, step, channels * sample.itemsize)
+    pixels: np.ndarray = rows.view(sample).reshape(*shape, channels)
+    pixels = (pixels >> 8).astype(np.uint8) if sample.itemsize == 2 else pixels
+    if encoding in _BAYER:
+        return _convert(pixels, f"{_BAYER[encoding]}2RGB")
+    return _convert(pixels, _YUV[encoding]) if encoding in _YUV else _ordered(pixels, encoding)
+
+
+def _rows(data: bytes | np.ndarray, shape: tuple[int, int], step: int, pixel_bytes: int) -> np.ndarray:
+    """Return ``(H, W * pixel_bytes)`` contiguous bytes without padding."""
+    height, width = shape
+    flat = np.frombuffer(data, np.uint8)
+    if height < 1 or width < 1 or step < width * pixel_bytes or len(flat) < height * step:
+        raise ImageError(f"{len(flat)} bytes in rows of {step} do not hold {width}x{height} pixels of {pixel_bytes}")
+    return np.ascontiguousarray(flat[: height * step].reshape(height, step)[:, : width * pixel_bytes])
+
+
+def _ordered(pixels: np.ndarray, encoding: str) -> np.ndarray:
+    if pixels.shape[2] == 1:
+        return np.repeat(pixels, 3, axis=2)
+    return np.ascontiguousarray(pixels[:, :, :3] if encoding.startswith("rgb") else pixels[:, :, 2::-1])
+
+
+def _convert(pixels: np.ndarray, conversion: str) -> np.ndarray:
+    import cv2
+
+    try:
+        return cv2.cvtColor(pixels, getattr(cv2, f"COLOR_{conversion}"))
+    except cv2.error as error:
+        raise ImageError(f"OpenCV cannot convert it: {error.err}") from None
