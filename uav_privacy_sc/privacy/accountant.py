@@ -1,0 +1,270 @@
+"""The odometer: what a flight has spent, for a cell, an object, a frame and the mission (P1 gives the cell only).
+
+Units of privacy, from weak to strong; each bounds what anyone can learn about a change of that unit:
+
+========  ==============================================================================================
+cell      one cell of one frame takes other values (P1 Proposition 1)
+object    one object in one frame looks different in all cells it covers, and its descriptors move by one unit
+frame     all features of one frame are different
+track     one tracked object, in all frames of its track (only as good as the tracker; when tracks are given)
+mission   one object, in all frames so far: at most the worst object of every frame, whoever it was
+========  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .composition import mu_from_pure, total_epsilon
+from .domain import positive, probability
+from .ledger import Ledger, LedgerError
+
+__all__ = ["BudgetExhausted", "Expenditure", "Guarantee", "LedgerError", "Odometer", "Report", "TrackExpenditure"]
+
+
+class BudgetExhausted(RuntimeError):
+    """The release would pass the ceiling: it must not happen."""
+
+
+@dataclass(frozen=True)
+class TrackExpenditure:
+    """What one release costs one track: Gaussian mu of its cells, pure epsilon of its descriptors."""
+
+    mu: float
+    pure_epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_amount("mu", self.mu)
+        _check_amount("pure_epsilon", self.pure_epsilon)
+
+
+@dataclass(frozen=True)
+class Expenditure:
+    """What one release costs.
+
+    Attributes:
+        stamp_ns: time stamp of the frame.
+        cell_mu: Gaussian DP parameter of the worst cell (infinity: unprotected).
+        object_mu: of the worst object over the cells it covers.
+        frame_mu: of all cells together.
+        location_epsilon: pure epsilon of the worst object's location for one unit of distance (one grid step, or one
+            unit of planar Laplace); 0 when no object was released.
+        label_epsilon, size_epsilon: pure epsilon of class and box size of an object; 0 where they are not randomized
+            (they are then *not protected*, which no number here shows).
+        count_epsilon: pure epsilon of the padded object count.
+        tracks: per track identity what this release costs it; empty without tracking.
+        mechanism: names of the mechanisms, for people.
+        seeded: the noise came from a seed: the release is an experiment, not private.
+    """
+
+    stamp_ns: int
+    cell_mu: float
+    object_mu: float
+    frame_mu: float
+    location_epsilon: float = 0.0
+    label_epsilon: float = 0.0
+    size_epsilon: float = 0.0
+    count_epsilon: float = 0.0
+    tracks: Mapping[int, TrackExpenditure] = field(default_factory=dict)
+    mechanism: str = ""
+    seeded: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("cell_mu", "object_mu", "frame_mu", *_PURE):
+            _check_amount(name, getattr(self, name))
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Pure epsilon of one object's descriptors and of the count together."""
+        return math.fsum(getattr(self, name) for name in _PURE)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """An (epsilon, delta) guarantee; epsilon is infinite where nothing protects."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What has been spent so far. ``track`` is None where no tracks were given."""
+
+    releases: int
+    seeded_releases: int
+    cell: Guarantee
+    object: Guarantee
+    frame: Guarantee
+    track: Guarantee | None
+    mission: Guarantee
+    ceiling_epsilon: float | None
+    last_stamp_ns: int | None
+
+
+@dataclass
+class _Sum:
+    """Running composition of one unit over releases."""
+
+    mu_squared: float = 0.0
+    pure: float = 0.0
+    pure_mu_squared: float = 0.0
+
+    def plus(self, mu: float, pure: float) -> _Sum:
+        return _Sum(
+            self.mu_squared + mu * mu,
+            self.pure + pure,
+            self.pure_mu_squared + (float(mu_from_pure(pure)) ** 2 if math.isfinite(pure) else math.inf),
+        )
+
+    def epsilon(self, delta: float) -> float:
+        return total_epsilon(math.sqrt(self.mu_squared), self.pure, self.pure_mu_squared, delta)
+
+
+class Odometer:
+    """Counts what releases cost and stops them at a ceiling; every expenditure is on disk before it counts as allowed.
+
+    Args:
+        path: ledger file (created when missing, continued when there), or None to keep it in memory.
+        delta: failure probability at which epsilons are reported.
+        ceiling_epsilon: mission epsilon that no release may pass, or None for no ceiling.
+        key: secret that keys the ledger's hash chain, or None.
+        busy_timeout_s: how long to wait for a locked ledger.
+
+    Raises:
+        ValueError: delta or ceiling out of range.
+        LedgerError: the ledger cannot be opened, or was tampered with.
+
+    Example:
+        >>> odometer = Odometer(None, delta=1e-5, ceiling_epsilon=10.0)
+        >>> odometer.spend(Expenditure(stamp_ns=0, cell_mu=0.2, object_mu=0.4, frame_mu=2.0, location_epsilon=0.5))
+        1
+        >>> round(odometer.spent().mission.epsilon, 2)
+        1.9
+    """
+
+    def __init__(
+        self,
+        path: Path | str | None,
+        delta: float,
+        ceiling_epsilon: float | None = None,
+        *,
+        key: bytes | None = None,
+        busy_timeout_s: float = 1.0,
+    ) -> None:
+        self.delta = float(probability("delta", delta))
+        self.ceiling_epsilon = None if ceiling_epsilon is None else float(positive("ceiling_epsilon", ceiling_epsilon))
+        self._lock = threading.Lock()
+        self._ledger = Ledger(None if path is None else Path(path), key, busy_timeout_s)
+        self._mission = _Sum()
+        self._tracks: dict[int, _Sum] = {}
+        self._worst = {"cell": 0.0, "object": 0.0, "frame": 0.0, "pure": 0.0}
+        self._releases = self._seeded = 0
+        self._last_stamp_ns: int | None = None
+        for row in self._ledger.rows():
+            self._count(_from_row(row))
+
+    def spend(self, expenditure: Expenditure) -> int:
+        """Record an expenditure, synced to disk, and return its sequence number. Publish only after this returned.
+
+        Raises:
+            BudgetExhausted: the mission epsilon would pass the ceiling; nothing was recorded.
+            LedgerError: the ledger could not be written; nothing was recorded.
+        """
+        with self._lock:
+            self._check_ceiling(expenditure)
+            sequence = self._ledger.append(_to_row(expenditure))
+            self._count(expenditure)
+            return sequence
+
+    def allows(self, expenditure: Expenditure) -> bool:
+        """Return whether :meth:`spend` would stay within the ceiling."""
+        try:
+            self._check_ceiling(expenditure)
+        except BudgetExhausted:
+            return False
+        return True
+
+    def spent(self) -> Report:
+        """Return what has been spent so far, for every unit of privacy, at the odometer's delta."""
+        with self._lock:
+            worst, pure = self._worst, self._worst["pure"]
+            tracks = [track.epsilon(self.delta) for track in self._tracks.values()]
+            return Report(
+                releases=self._releases,
+                seeded_releases=self._seeded,
+                cell=self._guarantee(_Sum().plus(worst["cell"], 0.0).epsilon(self.delta)),
+                object=self._guarantee(_Sum().plus(worst["object"], pure).epsilon(self.delta)),
+                frame=self._guarantee(_Sum().plus(worst["frame"], 0.0).epsilon(self.delta)),
+                track=self._guarantee(max(tracks)) if tracks else None,
+                mission=self._guarantee(self._mission.epsilon(self.delta)),
+                ceiling_epsilon=self.ceiling_epsilon,
+                last_stamp_ns=self._last_stamp_ns,
+            )
+
+    def remaining(self) -> float | None:
+        """Return the mission epsilon left below the ceiling (never below 0), or None without a ceiling."""
+        if self.ceiling_epsilon is None:
+            return None
+        return max(0.0, self.ceiling_epsilon - self.spent().mission.epsilon)
+
+    def history(self) -> Iterator[tuple[Expenditure, float]]:
+        """Yield every recorded expenditure with the mission epsilon after it."""
+        total = _Sum()
+        for row in list(self._ledger.rows()):
+            expenditure = _from_row(row)
+            total = total.plus(expenditure.object_mu, expenditure.pure_epsilon)
+            yield expenditure, total.epsilon(self.delta)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._ledger.close()
+
+    def _check_ceiling(self, expenditure: Expenditure) -> None:
+        if self.ceiling_epsilon is None:
+            return
+        after = self._mission.plus(expenditure.object_mu, expenditure.pure_epsilon).epsilon(self.delta)
+        if not after <= self.ceiling_epsilon:
+            raise BudgetExhausted(
+                f"mission epsilon would be {after:.4g}, above ceiling_epsilon={self.ceiling_epsilon:.4g}; "
+                "release refused"
+            )
+
+    def _count(self, expenditure: Expenditure) -> None:
+        self._mission = self._mission.plus(expenditure.object_mu, expenditure.pure_epsilon)
+        for identity, cost in expenditure.tracks.items():
+            self._tracks[identity] = self._tracks.get(identity, _Sum()).plus(cost.mu, cost.pure_epsilon)
+        new = (expenditure.cell_mu, expenditure.object_mu, expenditure.frame_mu, expenditure.pure_epsilon)
+        self._worst = {name: max(old, now) for (name, old), now in zip(self._worst.items(), new, strict=True)}
+        self._releases += 1
+        self._seeded += expenditure.seeded
+        self._last_stamp_ns = expenditure.stamp_ns
+
+    def _guarantee(self, epsilon: float) -> Guarantee:
+        return Guarantee(epsilon, self.delta)
+
+
+_PURE = ("location_epsilon", "label_epsilon", "size_epsilon", "count_epsilon")
+_FIELDS = ("stamp_ns", "cell_mu", "object_mu", "frame_mu", *_PURE, "mechanism", "seeded")
+
+
+def _to_row(expenditure: Expenditure) -> dict[str, object]:
+    row: dict[str, object] = {name: getattr(expenditure, name) for name in _FIELDS}
+    row["tracks"] = {str(key): [cost.mu, cost.pure_epsilon] for key, cost in expenditure.tracks.items()}
+    return row
+
+
+def _from_row(row: dict[str, object]) -> Expenditure:
+    fields: dict = {name: row[name] for name in _FIELDS}
+    tracks: dict = row["tracks"]  # type: ignore[assignment]
+    return Expenditure(**fields, tracks={int(key): TrackExpenditure(*cost) for key, cost in tracks.items()})
+
+
+def _check_amount(name: str, value: float) -> None:
+    """Refuse NaN and negative amounts; infinity is honest: it says that nothing protects."""
+    if not value >= 0:
+        raise ValueError(f"{name} must be at least 0, got {value}; a spent budget never comes back")

@@ -1,0 +1,75 @@
+"""Releases on a lattice: whole multiples of a public step, so that floating point leaks nothing.
+
+A float sum ``value + noise`` betrays ``value`` in its low bits (Mironov, 2012). Here the clipped value is first cut to
+whole steps, the noise is rounded to whole steps without seeing the value, and integers are added. As rounding a sum of
+a lattice point and real noise equals adding the rounded noise, the release is post-processing of the ideal Gaussian
+mechanism on the cut value, up to the sampler's own precision, which does not depend on the data.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .domain import FloatArray, positive
+
+#: Largest magnitude of a released count of steps (int16; one value is spared to stay symmetric).
+LIMIT = 32767
+#: Default step: a power of two, so every value is exact in float32; int16 then spans +-512.
+STEP = 2.0**-6
+
+
+def check_step(step: float) -> float:
+    """Return ``step`` when it is a power of two, on which lattice arithmetic is exact.
+
+    Raises:
+        ValueError: a step that is not a finite power of two above 0.
+    """
+    step = float(positive("lattice_step", step))
+    if math.frexp(step)[0] != 0.5:
+        raise ValueError(f"lattice_step must be a power of two such as 0.015625, got {step}")
+    return step
+
+
+def cut(clipped: NDArray[np.float32], step: float, c_clip: float) -> NDArray[np.int32]:
+    """Cut ``(C, ...)`` clipped vectors towards zero to whole steps; no vector grows.
+
+    The norm is checked on the integers, where it is exact: it is the bound that sigma is calibrated for.
+
+    Raises:
+        ArithmeticError: a vector whose norm on the lattice exceeds ``c_clip`` (nothing may be released then).
+    """
+    counts = np.trunc(clipped * np.float32(1 / step)).astype(np.int32)
+    squares = np.einsum("c...,c...->...", counts, counts, dtype=np.int64)
+    if squares.size and int(squares.max()) > math.floor((c_clip / step) ** 2):
+        raise ArithmeticError(f"a feature vector exceeds c_clip={c_clip} on the lattice; release refused")
+    return counts
+
+
+def add_noise(counts: NDArray[np.int32], sigma: FloatArray, step: float, rng: np.random.Generator) -> NDArray[np.int16]:
+    """Return counts plus Gaussian noise of deviation ``sigma`` rounded to whole steps, saturated to int16."""
+    noise = rng.standard_normal(counts.shape)
+    noise *= sigma / step
+    np.rint(noise, out=noise)
+    noise += counts
+    np.clip(noise, -LIMIT, LIMIT, out=noise)
+    return noise.astype(np.int16)
+
+
+def encode(values: NDArray[np.float32], step: float) -> NDArray[np.int16]:
+    """Return released lattice values as int16 counts of ``step`` for the wire (``16SC<C>``).
+
+    Raises:
+        ValueError: values that are not lattice values of this step.
+    """
+    counts = values / np.float32(check_step(step))
+    if not (np.abs(counts) <= LIMIT).all() or (counts != np.rint(counts)).any():
+        raise ValueError(f"features are not multiples of lattice_step={step} within int16; release them with that step")
+    return counts.astype(np.int16)
+
+
+def decode(counts: NDArray[np.int16], step: float) -> NDArray[np.float32]:
+    """Return float32 values of int16 counts of ``step``; the inverse of :func:`encode`, exact."""
+    return counts.astype(np.float32) * np.float32(check_step(step))

@@ -1,0 +1,276 @@
+"""Visual release: clip every cell's feature vector and add Gaussian noise (P1 Eq. 13 to 15, Algorithm 1).
+
+A mechanism is an object with two methods, registered under a name (:func:`register`); configuration, accounting and the
+rest of the pipeline know it by that name only::
+
+    @register("my_mechanism")
+    class MyMechanism(CellGaussian):
+        def allocate(self, objects, grid_shape, epsilon_v, map_config):
+            return np.full(grid_shape, epsilon_v / 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import lattice
+from .budget_map import BudgetMapConfig, budget_map, object_cells
+from .calibration import METHODS, gaussian_sigma
+from .domain import FloatArray, choice, positive, probability
+
+MAP_SOURCES = ("detections", "released")
+
+
+@dataclass(frozen=True)
+class VisualConfig:
+    """How features are released.
+
+    Attributes:
+        mechanism: a registered name: ``none``, ``uniform``, ``region_aware`` and those added since.
+        c_clip: L2 bound of every cell's vector (published 1.0).
+        delta: failure probability of a cell's release (published 1e-5).
+        calibration: ``analytic``, or ``classical`` (P1 Eq. 15, wrong from epsilon 1 on).
+        lattice_step: None for float output, or a power of two: outputs are whole multiples of it within int16.
+        map_source: whether the budget map is built from ``detections`` (P1; shows where objects are) or from what the
+            location mechanism has ``released`` (post-processing). Read by the caller who holds both.
+    """
+
+    mechanism: str = "region_aware"
+    c_clip: float = 1.0
+    delta: float = 1e-5
+    calibration: str = "analytic"
+    lattice_step: float | None = None
+    map_source: str = "detections"
+
+    def __post_init__(self) -> None:
+        choice("mechanism", self.mechanism, mechanisms())
+        choice("calibration", self.calibration, METHODS)
+        choice("map_source", self.map_source, MAP_SOURCES)
+        positive("c_clip", self.c_clip)
+        probability("delta", self.delta)
+        if self.lattice_step is not None:
+            lattice.check_step(self.lattice_step)
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity of a cell under replacement: two vectors of norm c_clip are at most 2 c_clip apart."""
+        return 2.0 * self.c_clip
+
+
+class VisualMechanism(Protocol):
+    """What a visual mechanism must offer."""
+
+    def allocate(
+        self, objects: np.ndarray, grid_shape: tuple[int, int], epsilon_v: float, map_config: BudgetMapConfig
+    ) -> FloatArray:
+        """Return the ``(rows, columns)`` epsilon of every cell."""
+
+    def release(
+        self, features: NDArray[np.float32], epsilon_map: FloatArray, config: VisualConfig, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Return protected ``(C, rows, columns)`` float32 features; the input is finite and stays unchanged."""
+
+    def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
+        """Return the Gaussian DP parameter of every cell, as the noise really gives it."""
+
+
+_MECHANISMS: dict[str, VisualMechanism] = {}
+
+
+def register(name: str) -> Callable[[type], type]:
+    """Class decorator: make a visual mechanism known under ``name``."""
+
+    def add(mechanism: type) -> type:
+        _MECHANISMS[name] = mechanism()
+        return mechanism
+
+    return add
+
+
+def mechanisms() -> tuple[str, ...]:
+    """Return the names of all registered visual mechanisms."""
+    return tuple(_MECHANISMS)
+
+
+def allocate(
+    objects: np.ndarray,
+    grid_shape: tuple[int, int],
+    epsilon_v: float,
+    config: VisualConfig,
+    map_config: BudgetMapConfig | None = None,
+) -> FloatArray:
+    """Return the ``(rows, columns)`` epsilon map that the configured mechanism uses for this frame.
+
+    Raises:
+        ValueError: epsilon_v out of range.
+    """
+    epsilon_v = float(positive("epsilon_v", epsilon_v))
+    return _MECHANISMS[config.mechanism].allocate(objects, grid_shape, epsilon_v, map_config or BudgetMapConfig())
+
+
+def release(
+    features: NDArray[np.float32], epsilon_map: FloatArray, config: VisualConfig, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Return the protected feature tensor (P1 Algorithm 1, lines 22 to 27).
+
+    Args:
+        features: ``(C, rows, columns)``, finite; converted to float32 and never changed.
+        epsilon_map: ``(rows, columns)`` from :func:`allocate`, every entry above 0 (infinity for ``none``).
+        config: mechanism, clip, delta, calibration, lattice.
+        rng: the generator of the visual stream.
+
+    Returns:
+        ``(C, rows, columns)`` float32; multiples of ``config.lattice_step`` where one is set.
+
+    Raises:
+        ValueError: wrong shape, a NaN or infinite feature, an epsilon that is NaN or not above 0.
+    """
+    features = np.asarray(features, np.float32)
+    epsilon_map = np.asarray(epsilon_map, np.float64)
+    if features.ndim != 3 or features.shape[1:] != epsilon_map.shape:
+        raise ValueError(f"features must be (C, rows, columns) over a map of {epsilon_map.shape}, got {features.shape}")
+    return _MECHANISMS[config.mechanism].release(features, epsilon_map, config, rng)
+
+
+@dataclass(frozen=True)
+class VisualCost:
+    """What one visual release costs, as Gaussian DP parameters (mu); infinity where nothing protects.
+
+    Attributes:
+        cell: worst single cell.
+        object: worst object, all the cells it covers together.
+        frame: all cells together: bounds any change within one frame, detected or not.
+        objects: ``(M,)`` one mu for every object given.
+    """
+
+    cell: float
+    object: float
+    frame: float
+    objects: FloatArray
+
+
+def cost(epsilon_map: FloatArray, objects: np.ndarray, config: VisualConfig) -> VisualCost:
+    """Return what releasing under ``epsilon_map`` costs, composed over the true cells of ``objects``.
+
+    Independent Gaussian releases compose by the root of summed squares (Dong et al. 2022, Corollary 2). ``objects`` are
+    the detections, whatever the map was built from: what counts is where people are, not where the map thinks they are.
+    The result depends on private positions and sizes; it is for the ledger on board, not for the air.
+    """
+    mu = _MECHANISMS[config.mechanism].mu_map(np.asarray(epsilon_map, np.float64), config)
+    if not np.isfinite(mu).all():
+        return VisualCost(np.inf, np.inf, np.inf, np.full(len(objects), np.inf))
+    per_object = np.sqrt(object_cells(objects, mu**2))
+    return VisualCost(
+        cell=float(mu.max()),
+        object=float(per_object.max(initial=0.0)),
+        frame=float(np.sqrt(np.sum(mu**2))),
+        objects=per_object,
+    )
+
+
+def clip_scale(features: NDArray[np.float32], c_clip: float) -> NDArray[np.float32]:
+    """Return ``(rows, columns)`` factors in (0, 1] that bring every cell's vector to norm at most ``c_clip`` (P1 Eq.
+    13).
+
+    The factor is short by the worst rounding error of the float32 norm, so that the bound holds after multiplication.
+
+    Raises:
+        ValueError: a NaN or infinite feature.
+    """
+    squares = np.einsum("chw,chw->hw", features, features)
+    if not np.isfinite(squares).all():  # NaN, infinity, or a finite value whose square overflows
+        if not np.isfinite(features).all():
+            raise ValueError("features hold NaN or infinity; drop the frame")
+        squares = np.einsum("chw,chw->hw", features, features, dtype=np.float64)
+    norm = np.sqrt(squares) * (1 + (len(features) + 8) * np.finfo(np.float32).eps)
+    return (c_clip / np.maximum(norm, c_clip)).astype(np.float32)
+
+
+def sigma_map(epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
+    """Return the ``(rows, columns)`` noise deviation of every cell; solved once for every distinct epsilon.
+
+    Raises:
+        ValueError: an epsilon that is NaN, infinite or not above 0.
+    """
+    distinct, inverse = np.unique(epsilon_map, return_inverse=True)
+    positive("epsilon_map", distinct)
+    sigma = _sigmas(tuple(distinct.tolist()), config.delta, config.sensitivity, config.calibration)
+    return sigma[inverse].reshape(epsilon_map.shape)
+
+
+@lru_cache(maxsize=256)
+def _sigmas(epsilons: tuple[float, ...], delta: float, sensitivity: float, method: str) -> FloatArray:
+    return np.asarray(gaussian_sigma(np.array(epsilons), delta, sensitivity, method))
+
+
+class CellGaussian:
+    """Independent Gaussian noise for every cell; subclasses say how the budget is spread."""
+
+    def release(
+        self, features: NDArray[np.float32], epsilon_map: FloatArray, config: VisualConfig, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Clip and add noise (P1 Eq. 13 to 15)."""
+        sigma = sigma_map(epsilon_map, config)
+        scale = clip_scale(features, config.c_clip)
+        if config.lattice_step is not None:
+            counts = lattice.cut(features * scale, config.lattice_step, config.c_clip)
+            return lattice.decode(lattice.add_noise(counts, sigma, config.lattice_step, rng), config.lattice_step)
+        noisy = rng.standard_normal(features.shape, dtype=np.float32)
+        noisy *= sigma.astype(np.float32)
+        noisy += features * scale
+        return noisy
+
+    def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
+        """Return sensitivity / sigma of every cell."""
+        return config.sensitivity / sigma_map(epsilon_map, config)
+
+
+@register("region_aware")
+class RegionAware(CellGaussian):
+    """P1's mechanism: small budgets where people are, larger ones elsewhere."""
+
+    def allocate(
+        self, objects: np.ndarray, grid_shape: tuple[int, int], epsilon_v: float, map_config: BudgetMapConfig
+    ) -> FloatArray:
+        """Return the region-aware map."""
+        return budget_map(objects, grid_shape, epsilon_v, map_config)
+
+
+@register("uniform")
+class Uniform(CellGaussian):
+    """P1's baseline: the same budget epsilon_v in every cell."""
+
+    def allocate(
+        self, objects: np.ndarray, grid_shape: tuple[int, int], epsilon_v: float, map_config: BudgetMapConfig
+    ) -> FloatArray:
+        """Return a constant map."""
+        return np.full(grid_shape, epsilon_v)
+
+
+@register("none")
+class NoProtection:
+    """P1's reference without protection: features go out as they are, at infinite cost."""
+
+    def allocate(
+        self, objects: np.ndarray, grid_shape: tuple[int, int], epsilon_v: float, map_config: BudgetMapConfig
+    ) -> FloatArray:
+        """Return an infinite budget everywhere."""
+        return np.full(grid_shape, np.inf)
+
+    def release(
+        self, features: NDArray[np.float32], epsilon_map: FloatArray, config: VisualConfig, rng: np.random.Generator
+    ) -> NDArray[np.float32]:
+        """Return a copy; NaN and infinity are still refused."""
+        if not np.isfinite(features).all():
+            raise ValueError("features hold NaN or infinity; drop the frame")
+        return features.copy()
+
+    def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
+        """Return infinity everywhere."""
+        return np.full(epsilon_map.shape, np.inf)
