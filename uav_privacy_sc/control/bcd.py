@@ -12,7 +12,8 @@ from uav_privacy_sc.control import utility as worth
 from uav_privacy_sc.control.policy import ScenarioPolicy
 
 TABLE_SIZE = 1025
-COARSE_STRIDE = 16
+#: The start is the best of this many points, evenly spread over the feasible budgets at full power.
+START_POINTS = 4
 #: Slack for constraints met with equality, far below what any figure shows.
 ROUNDING = 1e-12
 
@@ -114,7 +115,7 @@ class _Table:
     penalty: np.ndarray  # beta / epsilon_v
     error: np.ndarray  # E_loc
     location: np.ndarray  # lambda2 U_loc
-    epsilon_v_cap: float  # the largest epsilon_v with E_loc <= e_max; nan when there is none
+    epsilon_v_cap: float  # the largest epsilon_v with E_loc <= e_max; -inf when there is none
 
 
 @lru_cache(maxsize=64)
@@ -129,7 +130,7 @@ def _tabulate(policy: ScenarioPolicy) -> _Table:
 def _cap(policy: ScenarioPolicy, epsilon_v: np.ndarray, error: np.ndarray) -> float:
     """Return where E_loc, which grows with epsilon_v, reaches e_max."""
     if error[0] > policy.e_max:
-        return math.nan
+        return -math.inf
     return float(np.interp(policy.e_max, error, epsilon_v))
 
 
@@ -144,7 +145,7 @@ class _Solve:
 
     def run(self) -> OperatingPoint:
         power = self.policy.p_available
-        epsilon_v = self.search_budgets(power, COARSE_STRIDE)
+        epsilon_v = self.start(power)
         if math.isnan(epsilon_v):
             return self.least_violation(power)
         self.see(epsilon_v, power)
@@ -174,20 +175,32 @@ class _Solve:
         self.history.append(Iteration(epsilon_v, self.rest(epsilon_v), power, value, self.best[2]))
         return epsilon_v, power
 
-    def search_budgets(self, power: float, stride: int = 1) -> float:
-        """Subproblem A: the best epsilon_v at this power on the table and at the kinks; nan when none is feasible."""
+    def start(self, power: float) -> float:
+        """Where to begin, from the policy and the channel (Algorithm 3, line 1); nan when nothing is feasible."""
+        policy, reach = self.policy, self.reach(power)
+        if reach <= policy.a_min:
+            return math.nan
+        low = max(policy.epsilon_v_min, policy.beta / (reach - policy.a_min))
+        high = min(policy.epsilon_v_max, self.table.epsilon_v_cap)
+        if not low <= high:
+            return math.nan
+        spread = [low + (high - low) * (index + 0.5) / START_POINTS for index in range(START_POINTS)]
+        return max(spread, key=lambda epsilon_v: self.value(epsilon_v, power))
+
+    def search_budgets(self, power: float) -> float:
+        """Subproblem A: the best epsilon_v at this power, on the table and at the kinks."""
         policy, table = self.policy, self.table
         reach = self.reach(power)
-        quality = reach - table.penalty[::stride]
-        values = table.location[::stride] + policy.lambda1 * np.minimum((quality - policy.a_min) / self.span, 1.0)
-        values[(quality < policy.a_min) | (table.error[::stride] > policy.e_max)] = -math.inf
+        quality = reach - table.penalty
+        values = table.location + policy.lambda1 * np.minimum((quality - policy.a_min) / self.span, 1.0)
+        values[(quality < policy.a_min) | (table.error > policy.e_max)] = -math.inf
         index = int(values.argmax())
-        best, best_value = float(table.epsilon_v[index * stride]), float(values[index])
+        best, best_value = float(table.epsilon_v[index]), float(values[index])
         for candidate in self.kinks(reach):
             value = self.value(candidate, power)
             if value > best_value:
                 best, best_value = candidate, value
-        return best if best_value > -math.inf else math.nan
+        return best
 
     def kinks(self, reach: float) -> list[float]:
         """Where the clip of A_sem begins, and the two ends that the constraints leave of the interval."""
@@ -218,7 +231,7 @@ class _Solve:
         """U at a point, minus infinity outside the constraints."""
         policy = self.policy
         quality = self.reach(power) - policy.beta / epsilon_v
-        if quality < policy.a_min - ROUNDING or not epsilon_v <= self.table.epsilon_v_cap + ROUNDING:
+        if quality < policy.a_min - ROUNDING or epsilon_v > self.table.epsilon_v_cap + ROUNDING:
             return -math.inf
         location = float(np.interp(epsilon_v, self.table.epsilon_v, self.table.location))
         return location + policy.lambda1 * min(max((quality - policy.a_min) / self.span, 0.0), 1.0)
@@ -232,9 +245,11 @@ class _Solve:
 
     def least_violation(self, power: float) -> OperatingPoint:
         """Nothing is feasible: full power and the budgets that miss the constraints by the least."""
-        quality = self.reach(power) - self.table.penalty
-        missed = worth.violation(self.policy, quality, self.table.error)
-        return self.point(float(self.table.epsilon_v[int(np.argmin(missed))]), power, "infeasible")
+        reach = self.reach(power)
+        candidates = np.append(self.table.epsilon_v, self.kinks(reach))
+        errors = np.interp(candidates, self.table.epsilon_v, self.table.error)
+        missed = worth.violation(self.policy, reach - self.policy.beta / candidates, errors)
+        return self.point(float(candidates[int(np.argmin(missed))]), power, "infeasible")
 
     def point(self, epsilon_v: float, power: float, status: str) -> OperatingPoint:
         policy, snr, epsilon_l = self.policy, power * self.per_watt, self.rest(epsilon_v)
