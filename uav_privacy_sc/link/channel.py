@@ -21,9 +21,17 @@ from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.link.fading import fade_power
 from uav_privacy_sc.link.outage import packet_error_probability
 from uav_privacy_sc.link.path_loss import from_db, noise_power, path_loss_db, to_db
-from uav_privacy_sc.link.payload import object_bits
+from uav_privacy_sc.link.payload import code_bits, code_rate, object_bits
 
-__all__ = ["BlockState", "LinkConfig", "draw_fading", "public_scale", "transmit_features", "transmit_objects"]
+__all__ = [
+    "BlockState",
+    "LinkConfig",
+    "draw_fading",
+    "public_scale",
+    "transmit_codes",
+    "transmit_features",
+    "transmit_objects",
+]
 
 
 @dataclass(frozen=True)
@@ -118,3 +126,20 @@ def transmit_objects(
     bits = object_bits(len(objects))
     loss = packet_error_probability(state.snr(p_tx), config.object_rate, bits, config.object_outage)
     return None if rng.random() < loss else objects.copy()
+
+
+def transmit_codes(
+    codes: np.ndarray, p_tx: float, state: BlockState, rng: np.random.Generator, config: LinkConfig | None = None
+) -> np.ndarray | None:
+    """Send lattice codes as one packet instead of analog: a copy of them when it arrives, None when it is lost.
+
+    The packet must fit into ``feature_airtime_s``, which sets its rate; a release too large for what the block
+    carries is lost, never shortened.
+
+    Raises:
+        ValueError: the codes are not whole numbers, or ``p_tx`` is not above 0.
+    """
+    config = config or LinkConfig()
+    rate, bits = code_rate(codes, config), code_bits(codes)
+    loss = packet_error_probability(state.snr(p_tx), rate, bits, config.object_outage)
+    return None if rng.random() < loss else codes.copy()

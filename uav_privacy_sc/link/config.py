@@ -8,6 +8,9 @@ from typing import Any
 
 FADINGS = ("rayleigh", "rician", "none")
 OUTAGE_MODELS = ("capacity", "finite_blocklength")
+CORRELATIONS = ("block", "jakes")
+SIGHTS = ("always", "elevation")
+ENVIRONMENTS = ("suburban", "urban", "dense_urban", "high_rise")
 
 
 def parameter(default: Any, unit: str, source: str, about: str) -> Any:
@@ -53,13 +56,41 @@ class LinkConfig:
     object_rate: float = parameter(0.1, "bit/s/Hz", "ours", "code rate of the object packet")
     object_outage: str = parameter("capacity", "", "ours", "when a packet is lost: " + ", ".join(OUTAGE_MODELS))
 
+    feature_airtime_s: float = parameter(0.05, "s", "ours", "airtime of a frame's lattice codes when sent as a packet")
+    correlation: str = parameter("block", "", "published", "from block to block: " + ", ".join(CORRELATIONS))
+    speed_mps: float = parameter(
+        10.0, "m/s", "ours", "speed, where no trajectory says it; with the carrier, the Doppler"
+    )
+    elevation_deg: float = parameter(
+        30.0, "deg", "ours", "elevation seen from the receiver, where no trajectory says it"
+    )
+    line_of_sight: str = parameter("always", "", "published", "when there is one: " + ", ".join(SIGHTS))
+    environment: str = parameter("urban", "", "ours", "LoS probability over elevation: " + ", ".join(ENVIRONMENTS))
+    nlos_loss_db: float = parameter(20.0, "dB", "ours", "further loss without line of sight")
+    shadowing_sigma_db: float = parameter(0.0, "dB", "ours", "log-normal shadowing; 0 is none, as in P1")
+    shadowing_distance_m: float = parameter(30.0, "m", "ours", "way over which shadowing and LoS decorrelate to 1/e")
+    blockage_rate_hz: float = parameter(0.0, "1/s", "ours", "blockages a second of clear sight; 0 is none, as in P1")
+    blockage_duration_s: float = parameter(2.0, "s", "ours", "mean length of a blockage")
+    blockage_loss_db: float = parameter(20.0, "dB", "ours", "loss while blocked")
+    interference_to_noise: float = parameter(0.0, "", "ours", "interference over noise power; 0 is none, as in P1")
+    interference_activity: float = parameter(1.0, "", "ours", "share of blocks that are interfered with")
+
     def __post_init__(self) -> None:
         positive = ("carrier_hz", "bandwidth_hz", "distance_m", "eavesdropper_distance_m", "temperature_k")
         require_finite(self, (*positive, "path_loss_exponent", "object_rate"), 0.0, strict=True)
-        require_finite(self, ("noise_figure_db", "excess_loss_db"), 0.0, strict=False)
+        require_finite(self, ("feature_airtime_s", "shadowing_distance_m", "blockage_duration_s"), 0.0, strict=True)
+        losses = ("noise_figure_db", "excess_loss_db", "nlos_loss_db", "shadowing_sigma_db", "blockage_loss_db")
+        require_finite(self, (*losses, "speed_mps", "blockage_rate_hz", "interference_to_noise"), 0.0, strict=False)
         require_finite(self, ("k_factor_db",), -40.0, strict=False)
+        for name, high in (("elevation_deg", 90.0), ("interference_activity", 1.0)):
+            require_finite(self, (name,), 0.0, strict=False)
+            if getattr(self, name) > high:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; give a number from 0 to {high:g}")
         require_choice("fading", self.fading, FADINGS)
         require_choice("object_outage", self.object_outage, OUTAGE_MODELS)
+        require_choice("correlation", self.correlation, CORRELATIONS)
+        require_choice("line_of_sight", self.line_of_sight, SIGHTS)
+        require_choice("environment", self.environment, ENVIRONMENTS)
 
     @property
     def eavesdropper(self) -> LinkConfig:

@@ -1,0 +1,104 @@
+"""Positions, fixes and trajectories: right where they can be checked by hand, refused by row where wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from uav_privacy_sc.link.geometry import Trajectory, east_north_up, load_trajectory, view
+
+
+def trajectory(time_s, **changes) -> Trajectory:
+    count = len(time_s)
+    values = {"position_m": np.zeros((count, 3)), "blockage_db": np.zeros(count), **changes}
+    return Trajectory(np.array(time_s, float), **values)
+
+
+def test_view_gives_slant_range_and_elevation():
+    seen = view((30.0, 40.0, 50.0), (0.0, 0.0, 0.0))
+    assert seen.distance_m == pytest.approx(np.sqrt(5000)) and seen.elevation_deg == pytest.approx(45.0)
+
+
+@pytest.mark.parametrize("bad", [(0, 0), (0, 0, float("nan"))])
+def test_view_refuses_what_is_no_position(bad):
+    with pytest.raises(ValueError, match="^receiver is"):
+        view((0, 0, 0), bad)
+
+
+def test_fixes_become_metres():
+    """One minute of latitude is 1,856.9 m at 60 degrees north, one of longitude 930.0 m."""
+    east, north, up = east_north_up(60.0 + 1 / 60, 10.0 + 1 / 60, 120.0, (60.0, 10.0, 20.0))
+    assert (east, north, up) == pytest.approx((930.0, 1856.9, 100.0), abs=2.0)
+
+
+def test_fixes_cross_the_date_line():
+    assert east_north_up(0.0, -179.999, 0.0, (0.0, 179.999, 0.0))[0] == pytest.approx(222.6, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("fix", "name"), [((float("nan"), 0, 0), "latitude"), ((91, 0, 0), "latitude"), ((0, 0, np.inf), "altitude")]
+)
+def test_a_fix_that_is_none_is_refused_by_name(fix, name):
+    with pytest.raises(ValueError, match=f"^{name} is"):
+        east_north_up(*fix, (0.0, 0.0, 0.0))
+
+
+def test_positions_are_linear_between_points_and_held_outside():
+    path = trajectory([0.0, 2.0], position_m=np.array([[0.0, 0, 10], [20, 0, 10]]))
+    assert path.position(1.0) == pytest.approx([10, 0, 10]) and path.way(1.0) == pytest.approx(10)
+    assert path.position(9.0) == pytest.approx([20, 0, 10]) and path.way(-1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("time_s", "message"),
+    [
+        ([0.0, 1.0, 0.5], "does not grow in row 3 .1 s, then 0.5 s"),
+        ([0.0, 1.0, 1.0], "does not grow in row 3"),
+        ([0.0, 1.0, 60.0], "gap of 59 s after row 2"),
+        ([0.0, np.nan], "time_s that is not finite in row 2"),
+        ([], "has 0 times"),
+    ],
+)
+def test_time_that_jumps_is_refused_by_row(time_s, message):
+    with pytest.raises(ValueError, match=message):
+        trajectory(time_s)
+
+
+def test_values_that_are_none_are_refused_by_row():
+    with pytest.raises(ValueError, match="position_m that is not finite in row 2"):
+        trajectory([0, 1], position_m=np.array([[0.0, 0, 0], [0, np.inf, 0]]))
+    with pytest.raises(ValueError, match="negative blockage_db in row 1"):
+        trajectory([0, 1], blockage_db=np.array([-1.0, 0.0]))
+
+
+def test_files_in_metres_and_in_degrees_give_the_same_way(tmp_path):
+    metres, degrees = tmp_path / "metres.csv", tmp_path / "degrees.csv"
+    metres.write_text("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n1,11.13,0,50,20\n")
+    degrees.write_text("time_s, latitude, longitude, altitude\n0, 0, 0, 50\n1, 0, 0.0001, 50\n")
+    first, second = load_trajectory(metres), load_trajectory(degrees, origin=(0.0, 0.0, 0.0))
+    assert first.position(1.0) == pytest.approx(second.position(1.0), abs=0.01)
+    assert first.blockage(0.5) == 10.0 and second.blockage(0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time_s,x_m,y_m,z_m\n0,0,0,50\n1,0,,50\n", "y_m in line 3 is ''"),
+        ("time_s,x_m,y_m,z_m\n0,0,0,fifty\n", "z_m in line 2 is 'fifty'"),
+        ("time_s,x_m,y_m,z_m\n0,0,0\n", "z_m in line 2 is None"),
+        ("time_s,x_m,y_m,z_m\n1,0,0,50\n0,0,0,50\n", "does not grow"),
+        ("time,x,y,z\n0,0,0,0\n", "no columns time_s, x_m"),
+        ("", "no rows"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line_that_names_it(tmp_path, text, message):
+    path = tmp_path / "flight.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        load_trajectory(path)
+    assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match="absent.csv: cannot be read"):
+        load_trajectory(tmp_path / "absent.csv")

@@ -1,0 +1,72 @@
+"""The channel over a flight: geometry, line of sight, shadowing, blockage, interference and correlated fading."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from uav_privacy_sc.link.channel import BlockState
+from uav_privacy_sc.link.config import LinkConfig
+from uav_privacy_sc.link.fading import JakesFading, fade_gain, scattered
+from uav_privacy_sc.link.geometry import Trajectory, View, view
+from uav_privacy_sc.link.large_scale import LargeScale
+from uav_privacy_sc.link.path_loss import from_db, noise_power, path_loss_db
+
+
+class LinkProcess:
+    """One link whose blocks follow one another. With P1's configuration it draws what ``channel.draw_fading`` draws."""
+
+    def __init__(self, config: LinkConfig, rng: np.random.Generator) -> None:
+        self.config, self._rng = config, rng
+        self._large_scale = LargeScale(config, rng)
+        self._jakes = JakesFading(config.carrier_hz, rng)
+
+    def state(
+        self, time_s: float, seen: View | None = None, way_m: float | None = None, blockage_db: float = 0.0
+    ) -> BlockState:
+        """Return the channel of the block at a time.
+
+        ``seen`` and ``way_m`` (metres flown) come from a trajectory; without one they are the configured range and
+        elevation, and speed times time. ``blockage_db`` is a scripted loss on top of the random ones.
+        """
+        config = self.config
+        seen = seen or View(config.distance_m, config.elevation_deg)
+        way_m = config.speed_mps * time_s if way_m is None else way_m
+        loss_db = path_loss_db(config, seen.distance_m) + blockage_db
+        loss_db += self._large_scale.loss_db(time_s, way_m, seen.elevation_deg)
+        gain = from_db(-loss_db) * fade_gain(config, self._coefficient(way_m))
+        return BlockState(gain, noise_power(config) * self._large_scale.noise_rise())
+
+    def _coefficient(self, way_m: float) -> complex:
+        return self._jakes.coefficient(way_m) if self.config.correlation == "jakes" else scattered(self._rng)
+
+
+class FlightLinks:
+    """The links to the ground station and to the eavesdropper, along one trajectory, fading independently.
+
+    Positions are ``(3,)`` metres east, north and up. Scripted blockage stands between the aircraft and the ground only.
+    """
+
+    def __init__(
+        self,
+        config: LinkConfig,
+        rng_ground: np.random.Generator,
+        rng_eve: np.random.Generator,
+        trajectory: Trajectory | None = None,
+        ground: ArrayLike = (0.0, 0.0, 0.0),
+        eavesdropper: ArrayLike = (100.0, 0.0, 0.0),
+    ) -> None:
+        self._trajectory, self._ground, self._eavesdropper = trajectory, ground, eavesdropper
+        self._links = (LinkProcess(config, rng_ground), LinkProcess(config.eavesdropper, rng_eve))
+
+    def states(self, time_s: float) -> tuple[BlockState, BlockState]:
+        """Return the channels to ground and eavesdropper of the block at a time."""
+        to_ground, to_eve = self._links
+        path = self._trajectory
+        if path is None:
+            return to_ground.state(time_s), to_eve.state(time_s)
+        position, way = path.position(time_s), path.way(time_s)
+        return (
+            to_ground.state(time_s, view(position, self._ground), way, path.blockage(time_s)),
+            to_eve.state(time_s, view(position, self._eavesdropper), way),
+        )
