@@ -1,0 +1,1 @@
+"""Training of the detector, the codec and the eavesdropper's inverter."""

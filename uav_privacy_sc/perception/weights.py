@@ -1,0 +1,66 @@
+"""Weights on disk: where the shipped ones are, how they are written and read, and what can be wrong with them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class WeightsError(ValueError):
+    """Weights that cannot be used; the message names the file and what to do, in one line."""
+
+
+def shipped(name: str) -> Path:
+    """Return the path of shipped weights (``detector.pt``, ``codec.pt``, ``inverter.pt``)."""
+    return Path(str(resources.files("uav_privacy_sc") / "weights" / name))
+
+
+def locate(name: str, weights: Path | str | None) -> Path:
+    """Return the weights file ``name``: shipped, or in the folder ``weights``, or ``weights`` itself if a file.
+
+    Raises:
+        WeightsError: if there is no such file.
+    """
+    path = shipped(name) if not weights else Path(weights)
+    path = path / name if path.is_dir() else path
+    if not path.is_file():
+        raise WeightsError(f"weights {path} do not exist; give an existing file, or none for the shipped weights")
+    return path
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def save_module(path: Path, module: nn.Module, settings: Mapping[str, Any]) -> None:
+    """Write a module's parameters in half precision, with the settings that rebuild it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = {k: v.half() if v.is_floating_point() else v for k, v in module.state_dict().items()}
+    torch.save({"kind": type(module).__name__, "settings": dict(settings), "state": state}, path)
+
+
+def load_module(path: Path, kind: type[nn.Module]) -> nn.Module:
+    """Rebuild a module of class ``kind`` from :func:`save_module`'s file, in float32 and evaluation mode.
+
+    Raises:
+        WeightsError: if the file is unreadable, or of another class or shape.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if content["kind"] != kind.__name__:
+            raise WeightsError(f"weights {path} hold a {content['kind']}, not a {kind.__name__}")
+        module = kind(**content["settings"])
+        module.load_state_dict(content["state"])
+    except WeightsError:
+        raise
+    except Exception as error:  # torch raises many kinds for a file that is not what it should be
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise WeightsError(f"cannot read weights {path}: {reason}") from None
+    return module.float().eval()
