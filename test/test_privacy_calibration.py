@@ -1,4 +1,4 @@
-"""Calibration: inverse pairs, an independent accountant, high precision, and what the classical formula really gives."""
+"""Calibration: inverse pairs, an independent accountant, high precision, what the classical formula really gives."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -72,14 +73,16 @@ class BudgetMapConfig:
             value = self.context_expansion[small[0]]
             raise ValueError(f"context_expansion of {small[0]} must be at least 1, got {value}; 1 means no ring")
 
+    @cached_property
     def class_factors(self) -> FloatArray:
-        """Return ``(10,)`` kappa_l * s_l in the order of ``scene.OBJECT_CLASSES``."""
+        """``(10,)`` kappa_l * s_l in the order of ``scene.OBJECT_CLASSES``."""
         kappa = {**PUBLISHED_KAPPA, **self.kappa}
         s = {**PUBLISHED_SENSITIVITY, **self.s}
         return np.array([kappa[name] * s.get(name, 1.0) for name in scene.OBJECT_CLASSES])
 
+    @cached_property
     def expansions(self) -> FloatArray:
-        """Return ``(10,)`` context expansion factors; 1 where a class has no context ring."""
+        """``(10,)`` context expansion factors; 1 where a class has no context ring."""
         return np.array([self.context_expansion.get(name, 1.0) for name in scene.OBJECT_CLASSES])
 
 
@@ -105,14 +108,19 @@ def budget_map(
     config = BudgetMapConfig() if config is None else config
     epsilon_v = float(positive("epsilon_v", epsilon_v))
     labels = _labels(objects)
-    epsilon = np.full(grid_shape, config.kappa_bg * epsilon_v)
+    background = config.kappa_bg * epsilon_v
+    epsilon = np.full(grid_shape, background)
     if not len(objects):
         return epsilon
-    class_epsilon = np.maximum(config.class_factors() * epsilon_v, config.epsilon_min)
+    context = config.kappa_ctx * epsilon_v
+    levels = np.maximum(config.class_factors * epsilon_v, config.epsilon_min)[labels]
+    if config.rule == "algorithm1":
+        context, levels = min(context, background), np.minimum(levels, background)
     boxes = scene.corners(objects)
-    ranges = scene.grid_boxes(boxes, grid_shape)
-    _paint_context(epsilon, boxes, labels, ranges, config, config.kappa_ctx * epsilon_v)
-    _paint_objects(epsilon, class_epsilon[labels], ranges, config.rule, config.kappa_bg * epsilon_v)
+    rings = _context_boxes(boxes, labels, config.expansions)
+    order = np.argsort(-levels, kind="stable")  # from the largest to the smallest: an overlap keeps the smallest
+    ranges = scene.grid_boxes(np.concatenate([rings, boxes[order]]), grid_shape)
+    _paint(epsilon, ranges, [context] * len(rings) + levels[order].tolist())
     return epsilon
 
 
@@ -131,46 +139,28 @@ def object_cells(objects: np.ndarray, values: FloatArray) -> FloatArray:
     return np.maximum(table[v2, u2] - table[v1, u2] - table[v2, u1] + table[v1, u1], 0.0)
 
 
-def _paint_context(
-    epsilon: FloatArray,
-    boxes: FloatArray,
-    labels: np.ndarray,
-    ranges: np.ndarray,
-    config: BudgetMapConfig,
-    context: float,
-) -> None:
-    """Lower the cells of expanded sensitive boxes to the context budget, then restore what objects cover."""
-    factor = config.expansions()[labels]
+def _context_boxes(boxes: FloatArray, labels: np.ndarray, expansions: FloatArray) -> FloatArray:
+    """Return the expanded boxes of the sensitive objects; objects are painted over them, which leaves the ring."""
+    factor = expansions[labels]
     ringed = factor > 1
-    if not ringed.any():
-        return
-    background = epsilon[0, 0]
-    center = (boxes[ringed, :2] + boxes[ringed, 2:]) / 2
-    half = (boxes[ringed, 2:] - boxes[ringed, :2]) / 2 * factor[ringed, None]
-    rows, columns = epsilon.shape
-    rings = scene.grid_boxes(np.concatenate([center - half, center + half], axis=1), (rows, columns))
-    level = min(context, background) if config.rule == "algorithm1" else context
-    for u1, v1, u2, v2 in rings.tolist():
+    low, high = boxes[ringed, :2], boxes[ringed, 2:]
+    with np.errstate(invalid="ignore"):  # infinite boxes become NaN and cover nothing
+        center, half = (low + high) / 2, (high - low) / 2 * factor[ringed, None]
+    return np.concatenate([center - half, center + half], axis=1)
+
+
+def _paint(epsilon: FloatArray, ranges: np.ndarray, levels: list[float]) -> None:
+    """Write one level into the cells of every range, in order."""
+    for (u1, v1, u2, v2), level in zip(ranges.tolist(), levels, strict=True):
         epsilon[v1:v2, u1:u2] = level
-    for u1, v1, u2, v2 in ranges.tolist():
-        epsilon[v1:v2, u1:u2] = background
-
-
-def _paint_objects(epsilon: FloatArray, budgets: FloatArray, ranges: np.ndarray, rule: str, background: float) -> None:
-    """Write object budgets from the largest to the smallest, so that an overlap keeps the smallest."""
-    if rule == "algorithm1":
-        budgets = np.minimum(budgets, background)
-    order = np.argsort(-budgets, kind="stable")
-    for budget, (u1, v1, u2, v2) in zip(budgets[order].tolist(), ranges[order].tolist(), strict=True):
-        epsilon[v1:v2, u1:u2] = budget
 
 
 def _labels(objects: np.ndarray) -> np.ndarray:
     labels = np.asarray(objects["label"], np.int64)
-    wrong = (labels < 0) | (labels >= len(scene.OBJECT_CLASSES))
-    if wrong.any():
-        last = len(scene.OBJECT_CLASSES) - 1
-        raise ValueError(f"label must be in 0..{last}, got {labels[wrong][0]}; see scene.OBJECT_CLASSES")
+    last = len(scene.OBJECT_CLASSES) - 1
+    for extreme in (labels.min(initial=0), labels.max(initial=0)):
+        if not 0 <= extreme <= last:
+            raise ValueError(f"label must be in 0..{last}, got {extreme}; see scene.OBJECT_CLASSES")
     return labels
 
 

@@ -16,6 +16,7 @@ gives.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ METHODS = ("analytic", "classical")
 
 _SQRT2 = np.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
-_SMALL_MU = 0.5  # below it M(-a) - M(b) cancels, and a quadrature of -M' takes its place
+_SMALL_MU = 0.01  # below it M(-a) - M(b) cancels, and a quadrature of -M' takes its place
 _NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5
 _ITERATIONS = 80
+_TABLE = np.linspace(np.log(1e-6), np.log(1e3), 2048)
 _NUDGE = 1e-12  # sigma is rounded up by this much, so that rounding never costs privacy
 
 
@@ -59,8 +61,11 @@ def gaussian_sigma(epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike,
     choice("method", method, METHODS)
     if method == "classical":
         return (sensitivity * np.sqrt(2 * np.log(1.25 / delta)) / epsilon)[()]
-    epsilon, delta = np.broadcast_arrays(epsilon, delta)
-    mu = _solve_mu(epsilon.ravel(), delta.ravel()).reshape(epsilon.shape)
+    if delta.ndim == 0 and epsilon.size:
+        mu = _solve_mu(epsilon, delta, _tabulated_mu(epsilon, float(delta)))
+    else:
+        epsilon, delta = np.broadcast_arrays(epsilon, delta)
+        mu = _solve_mu(epsilon, delta, _least_mu(epsilon, delta))
     return (sensitivity / mu * (1 + _NUDGE))[()]
 
 
@@ -136,12 +141,12 @@ def log_delta(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
     """Return the natural logarithm of the exact delta of mu-Gaussian DP; arrays of one shape, unchecked."""
     ratio = epsilon / mu
     a, b = mu / 2 - ratio, mu / 2 + ratio
-    inner = a > 0
-    tail = _log_normal(a) + np.log(_mills_gap(np.where(inner & (mu >= _SMALL_MU), 0.0, -a), b, mu))
+    inner = (a > 0) & (mu >= _SMALL_MU)
     if not inner.any():
-        return tail
+        return _log_normal(a) + np.log(_mills_gap(-a, b, mu))
+    tail = _log_normal(a) + np.log(_mills_gap(np.where(inner, 0.0, -a), b, mu))
     body = ndtr(a) - np.exp(_log_normal(a)) * _mills(b)
-    return np.where(inner & (mu >= _SMALL_MU), np.log(np.maximum(body, np.finfo(float).tiny)), tail)
+    return np.where(inner, np.log(np.maximum(body, np.finfo(float).tiny)), tail)
 
 
 def _log_normal(x: FloatArray) -> FloatArray:
@@ -154,11 +159,12 @@ def _mills(x: FloatArray) -> FloatArray:
 
 def _mills_gap(low: FloatArray, high: FloatArray, mu: FloatArray) -> FloatArray:
     """Return M(low) - M(high) where high = low + mu, without cancellation for small mu."""
-    gap = _mills(low) - _mills(high)
-    small = mu < _SMALL_MU
+    gap = np.asarray(_mills(low) - _mills(high))
+    small = np.asarray(mu < _SMALL_MU)
     if small.any():
-        points = low[small][:, None] + mu[small][:, None] * _NODES
-        gap[small] = mu[small] * (_mills_slope(points) @ _WEIGHTS)
+        width = np.asarray(mu)[small]
+        points = np.asarray(low)[small][:, None] + width[:, None] * _NODES
+        gap[small] = width * (_mills_slope(points) @ _WEIGHTS)
     return gap
 
 
@@ -168,24 +174,42 @@ def _mills_slope(x: FloatArray) -> FloatArray:
     return np.where(x > 300.0, square * (1 - square * (3 - 15 * square)), 1 - x * _mills(x))
 
 
-def _solve_mu(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
-    """Return mu with delta(epsilon, mu) = delta, by Newton on log delta over log mu.
-
-    Both delta <= Phi(a) and delta(epsilon) <= delta(0) bound mu from below; from there Newton climbs without
-    overshooting, as log delta is concave in log mu.
-    """
-    target = np.log(delta)
+def _least_mu(epsilon: FloatArray, delta: FloatArray) -> FloatArray:
+    """Return a lower bound of mu: both delta <= Phi(a) and delta(epsilon) <= delta(0) give one."""
     quantile = ndtri(delta)
     root = np.sqrt(quantile**2 + 2 * epsilon)
     by_tail = np.where(quantile < 0, 2 * epsilon / (root - np.minimum(quantile, 0)), quantile + root)
-    mu = np.maximum(by_tail, 2 * ndtri((1 + delta) / 2))
-    mu = np.maximum(mu, np.finfo(float).tiny)
+    return np.maximum(by_tail, 2 * ndtri((1 + delta) / 2))
+
+
+@lru_cache(maxsize=16)
+def _mu_table(delta: float) -> FloatArray:
+    epsilon = np.exp(_TABLE)
+    target = np.full_like(epsilon, delta)
+    return np.log(_solve_mu(epsilon, target, _least_mu(epsilon, target)))
+
+
+def _tabulated_mu(epsilon: FloatArray, delta: float) -> FloatArray:
+    """Return mu to about six digits from a table, which saves Newton most of its way; outside it, the lower bound."""
+    logarithm = np.log(epsilon)
+    if logarithm.min() < _TABLE[0] or logarithm.max() > _TABLE[-1]:
+        return _least_mu(epsilon, np.float64(delta))
+    return np.exp(np.interp(logarithm, _TABLE, _mu_table(delta)))
+
+
+def _solve_mu(epsilon: FloatArray, delta: FloatArray, start: FloatArray) -> FloatArray:
+    """Return mu with delta(epsilon, mu) = delta, by Newton on log delta over log mu.
+
+    log delta is concave in log mu: from below Newton climbs without overshooting, from above its first step lands
+    below.
+    """
+    target, mu = np.log(delta), start
     for _ in range(_ITERATIONS):
         value = log_delta(epsilon, mu)
         slope = mu * np.exp(_log_normal(mu / 2 - epsilon / mu) - value)
         step = (target - value) / slope
         mu = mu * np.exp(np.clip(step, -2, 2))
-        if (np.abs(step) < 1e-14).all():
+        if (np.abs(step) < 1e-8).all():  # the error after this step is about its square
             break
     return _converged(mu, np.abs(step))
 
@@ -204,12 +228,12 @@ def _solve_epsilon(mu: FloatArray, delta: FloatArray) -> FloatArray:
         step = (value - target) / slope
         epsilon = np.maximum(epsilon + step, 0.0)
         size = np.abs(step) / np.maximum(epsilon, 1e-3)
-        if (size < 1e-13).all():
+        if (size < 1e-8).all():
             break
     return _converged(epsilon, size)
 
 
 def _converged(result: FloatArray, error: FloatArray) -> FloatArray:
-    if not (np.isfinite(result).all() and (error < 1e-9).all()):
+    if not (np.isfinite(result).all() and (error < 1e-7).all()):
         raise CalibrationError(f"the Gaussian calibration did not converge (relative step {np.max(error):.2g})")
     return result

@@ -6,6 +6,7 @@ refuses everything else.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ def positive(name: str, value: ArrayLike) -> FloatArray:
     Raises:
         ValueError: naming the parameter and the first offending entry.
     """
+    if isinstance(value, float) and 0 < value < math.inf:  # the common case, without arrays
+        return np.float64(value)  # type: ignore[return-value]
     array = _as_float(name, value)
     good = np.isfinite(array) & (array > 0)
     if not good.all():

@@ -114,14 +114,14 @@ class Ledger:
         self._connection.close()
 
     def _prepare(self) -> None:
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise LedgerError(f"{self.path} is a database but no ledger; choose another path")
         if self.path is not None:
             self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not tables:
             self._connection.executescript(_SCHEMA)
-        elif self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise LedgerError(f"{self.path} is a database but no ledger; choose another path")
 
     def _check_head(self, head: tuple[int, str] | None) -> None:
         if head is None or tuple(head) != (self.sequence, self._hash):

@@ -26,6 +26,8 @@ from .domain import FloatArray, choice, positive, probability
 
 MAP_SOURCES = ("detections", "released")
 
+_BLOCK = 16  # channels handled at a time
+
 
 @dataclass(frozen=True)
 class VisualConfig:
@@ -209,6 +211,18 @@ def _sigmas(epsilons: tuple[float, ...], delta: float, sensitivity: float, metho
     return np.asarray(gaussian_sigma(np.array(epsilons), delta, sensitivity, method))
 
 
+def _add_scaled(
+    noise: NDArray[np.float32], sigma: NDArray[np.float32], features: NDArray[np.float32], scale: NDArray[np.float32]
+) -> None:
+    """Turn ``noise`` into ``noise * sigma + features * scale`` in place, by blocks of channels that fit the cache."""
+    clipped = np.empty((min(_BLOCK, len(features)), *scale.shape), np.float32)
+    for start in range(0, len(features), _BLOCK):
+        block = noise[start : start + _BLOCK]
+        part = np.multiply(features[start : start + _BLOCK], scale, out=clipped[: len(block)])
+        block *= sigma
+        block += part
+
+
 class CellGaussian:
     """Independent Gaussian noise for every cell; subclasses say how the budget is spread."""
 
@@ -222,8 +236,7 @@ class CellGaussian:
             counts = lattice.cut(features * scale, config.lattice_step, config.c_clip)
             return lattice.decode(lattice.add_noise(counts, sigma, config.lattice_step, rng), config.lattice_step)
         noisy = rng.standard_normal(features.shape, dtype=np.float32)
-        noisy *= sigma.astype(np.float32)
-        noisy += features * scale
+        _add_scaled(noisy, sigma.astype(np.float32), features, scale)
         return noisy
 
     def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
