@@ -19,7 +19,9 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={
-        NAME: ["py.typed", "weights/*", "evaluation/templates/*", "evaluation/*.html", "evaluation/*.j2"],
+        NAME: ["py.typed", "weights/*"],
+        f"{NAME}.control": ["*.yaml"],
+        f"{NAME}.evaluation": ["*.html", "*.j2", "*.css", "templates/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),

@@ -1,0 +1,61 @@
+"""Follow the budget server: ask for its parameters at the start, then listen to ``/parameter_events``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rcl_interfaces.msg import ParameterEvent
+from rcl_interfaces.srv import GetParameters
+from rclpy.node import Node
+from rclpy.parameter import parameter_value_to_python
+from rclpy.qos import qos_profile_parameter_events
+
+from uav_privacy_sc.release import BUDGET_NAMES, Budgets
+
+SERVER = "budget_server"
+ASK_PERIOD_S = 0.5
+
+
+class BudgetFollower:
+    """Holds the newest :class:`Budgets` of the aircraft's own server in ``budgets``; None until there are some.
+
+    Values count only when all of them come in one event: budgets and power change together or not at all. Zeros are
+    what a server has before it knows the channel; they are no budget.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.budgets: Budgets | None = None
+        self._node = node
+        self._server = f"{node.get_namespace().rstrip('/')}/{SERVER}"
+        self._client = node.create_client(GetParameters, f"{SERVER}/get_parameters")
+        self._asking: Any = None
+        node.create_subscription(ParameterEvent, "/parameter_events", self._on_event, qos_profile_parameter_events)
+        clock = getattr(node, "steady_clock", node.get_clock())
+        self._timer = node.create_timer(ASK_PERIOD_S, self._ask, clock=clock)
+
+    def _ask(self) -> None:
+        if self.budgets is not None:
+            self._timer.cancel()
+            return
+        waiting = self._asking is not None and not self._asking.done()
+        if not waiting and self._client.service_is_ready():
+            self._asking = self._client.call_async(GetParameters.Request(names=list(BUDGET_NAMES)))
+            self._asking.add_done_callback(self._on_answer)
+
+    def _on_answer(self, future: Any) -> None:
+        answer = future.result()
+        if answer is not None and len(answer.values) == len(BUDGET_NAMES) and self.budgets is None:
+            self._set(dict(zip(BUDGET_NAMES, answer.values, strict=True)))
+
+    def _on_event(self, event: ParameterEvent) -> None:
+        if event.node == self._server:
+            self._set({item.name: item.value for item in event.changed_parameters})
+
+    def _set(self, given: dict[str, Any]) -> None:
+        if not set(BUDGET_NAMES) <= set(given):
+            return
+        values = {name: parameter_value_to_python(given[name]) for name in BUDGET_NAMES}
+        if any(value is None for value in values.values()) or not values["epsilon_v"]:
+            return
+        self.budgets = Budgets(**values, stamp_ns=time.monotonic_ns())

@@ -1,0 +1,82 @@
+"""The ground: decodes what it received into a semantic mask."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uav_privacy_sc import scene
+from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.nodes.conversion import (
+    markers_to_message,
+    objects_from_message,
+    objects_to_message,
+    picture_to_message,
+    stamp_ns,
+    tensor_from_message,
+)
+from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.parameters import parameter
+from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
+from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.palette import overlay
+
+
+@dataclass(frozen=True)
+class GroundConfig:
+    """Parameters of the ground decoder."""
+
+    weights: str = parameter("", WEIGHTS)
+    device: str = parameter("auto", DEVICE)
+
+
+class GroundNode(StageNode[GroundConfig]):
+    """Wraps ``perception.stage.GroundDecoder``, or the ``stage`` handed in."""
+
+    NAME = "ground"
+    Config = GroundConfig
+
+    def __init__(self, stage: Any = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.create_outputs(*self.spec.gives)
+        self.stage = self._load() if stage is None else stage
+        self._join = StampJoin(self._on_reception, lambda stamp: self.drop("half a frame", stamp))
+        self.take("ground/rx/objects", self._join.first)
+        self.take("ground/rx/features", self._join.second)
+
+    def _load(self) -> Any:
+        from uav_privacy_sc.perception.stage import GroundDecoder
+
+        weights = Path(self.config.weights) if self.config.weights else None
+        return GroundDecoder(weights=weights, device=self.config.device)
+
+    def status(self) -> tuple[bool, str, dict[str, Any]]:
+        """Return the device."""
+        return True, "decoding", {"device": getattr(self.stage, "device", "")}
+
+    def _on_reception(self, objects_message: Any, features_message: Any) -> None:
+        header = features_message.header
+        objects, features = objects_from_message(objects_message), tensor_from_message(features_message)
+        if objects is None:
+            self.counts["object packets lost"] += 1
+        with self.timed("decode") as taken:
+            mask = self.stage(features, scene.no_objects() if objects is None else objects)
+        self.counts["frames"] += 1
+        self.tell("decoded", stamp_ns(header), ground_mask=mask, ground_objects=objects, stage_ms=taken)
+        self.give("ground/mask", picture_to_message(mask, header))
+        self.give("ground/objects", objects_to_message(objects, header))
+        if self.wanted("ground/markers"):
+            self.give("ground/markers", markers_to_message(objects, header))
+        if self.wanted("ground/overlay"):
+            self.give("ground/overlay", picture_to_message(overlay(mask, objects), header))
+
+
+def main() -> None:
+    """Run the node as a process."""
+    sys.exit(run(GroundNode, GroundNode.NAME))
+
+
+if __name__ == "__main__":
+    main()

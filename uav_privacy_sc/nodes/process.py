@@ -1,0 +1,94 @@
+"""Run one node as a process: clean on SIGINT and SIGTERM, one line and exit 2 for what a user can put right."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import rclpy
+from rclpy.exceptions import InvalidParameterValueException, ParameterException
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.signals import SignalHandlerOptions
+
+from uav_privacy_sc.graph import DISCOVERY_RANGE, NODES
+from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.privacy.ledger import LedgerError
+
+BAD_CALL = 2
+POLL_S = 0.1
+_DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+
+
+def run(make: Callable[[], StageNode[Any]], name: str) -> int:
+    """Spin the node that ``make`` returns until a signal comes; return the exit status.
+
+    rclpy's own signal handlers raise in the middle of whatever runs; ours only set a flag, so that a second signal
+    during the clean-up does nothing either.
+    """
+    stop = StopSignal()
+    try:
+        with discovery(DISCOVERY_RANGE[NODES[name].domain]):
+            rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as error:  # rclpy has no one class for what can be wrong with arguments
+        return _refuse(name, error)
+    node = None
+    try:
+        try:
+            node = make()
+        except (ValueError, LedgerError, ParameterException, InvalidParameterValueException) as error:
+            return _refuse(name, error)
+        _spin(node, stop)
+        return 0
+    finally:
+        if node is not None:
+            node.close()
+        rclpy.try_shutdown()
+
+
+@contextmanager
+def discovery(discovery_range: str) -> Iterator[None]:
+    """Confine the discovery of a context that is initialized meanwhile, unless the environment already does."""
+    if _DISCOVERY in os.environ:
+        yield
+        return
+    os.environ[_DISCOVERY] = discovery_range
+    try:
+        yield
+    finally:
+        del os.environ[_DISCOVERY]
+
+
+class StopSignal:
+    """Noted SIGINT and SIGTERM, from the moment it is made until :meth:`restore`."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.seen = True
+
+    def restore(self) -> None:
+        """Put back the handlers that were there before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _spin(node: StageNode[Any], stop: StopSignal) -> None:
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    try:
+        while not stop.seen and node.context.ok():
+            executor.spin_once(timeout_sec=POLL_S)
+    finally:
+        executor.shutdown(timeout_sec=1.0)
+
+
+def _refuse(name: str, error: Exception) -> int:
+    line = " ".join(str(error).split())
+    print(f"{name}: {line}", file=sys.stderr, flush=True)
+    return BAD_CALL

@@ -1,0 +1,144 @@
+"""Protection: the only node that publishes ``tx/*``. It fails closed: in doubt, nothing is published."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.nodes.budget_follower import BudgetFollower
+from uav_privacy_sc.nodes.conversion import (
+    objects_from_message,
+    objects_to_message,
+    record_to_message,
+    stamp_ns,
+    tensor_from_message,
+    tensor_to_message,
+)
+from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.parameters import parameter
+from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.pipeline import ProtectionConfig, ProtectionError, ProtectStage
+from uav_privacy_sc.privacy.accountant import Odometer
+from uav_privacy_sc.privacy.budget_map import RULES, BudgetMapConfig
+from uav_privacy_sc.privacy.calibration import METHODS
+from uav_privacy_sc.privacy.randomness import RandomStreams
+from uav_privacy_sc.privacy.visual import MAP_SOURCES, VisualConfig, mechanisms
+
+SEED = "seed of the noise, for experiments only; -1 for cryptographic randomness"
+UNPROTECTED = "none"
+
+
+@dataclass(frozen=True)
+class ProtectionParameters:
+    """Parameters of protection."""
+
+    mechanism: str = parameter("region_aware", "visual mechanism", choices=mechanisms())
+    calibration: str = parameter("analytic", "how noise follows from epsilon", choices=METHODS)
+    map_rule: str = parameter("algorithm1", "rule of the budget map", choices=RULES)
+    map_source: str = parameter("released", "boxes of the budget map", choices=MAP_SOURCES)
+    kappa_bg: float = parameter(1.12, "background factor of the budget map", low=1e-3, high=1e4)
+    kappa_ctx: float = parameter(0.52, "factor around sensitive objects", low=1e-3, high=1e4)
+    epsilon_min: float = parameter(0.08, "smallest budget of an object's cells", low=1e-4, high=1e2)
+    c_clip: float = parameter(1.0, "L2 bound of a cell's features", low=1e-3, high=1e3)
+    delta: float = parameter(1e-5, "failure probability of a cell's release", low=1e-12, high=1e-2)
+    max_budget_age_s: float = parameter(2.0, "how old a budget may be when it is used", low=0.1, high=3600.0)
+    ledger: str = parameter("", "file of the odometer; empty for ~/.ros/uav_privacy_sc/, 'memory' for none")
+    enforce_ceiling: bool = parameter(True, "stop releasing at epsilon_ceiling")
+    epsilon_ceiling: float = parameter(10000.0, "mission epsilon that no release may pass", low=1e-3, high=1e12)
+    seed: int = parameter(-1, SEED, low=-1, high=2**63 - 1)
+
+    def stage(self, ledger: Path | None) -> ProtectStage:
+        """Build the stage."""
+        visual = VisualConfig(
+            mechanism=self.mechanism,
+            c_clip=self.c_clip,
+            delta=self.delta,
+            calibration=self.calibration,
+            map_source=self.map_source,
+        )
+        budget_map = BudgetMapConfig(
+            rule=self.map_rule, kappa_ctx=self.kappa_ctx, kappa_bg=self.kappa_bg, epsilon_min=self.epsilon_min
+        )
+        config = ProtectionConfig(visual, budget_map, self.max_budget_age_s)
+        odometer = Odometer(ledger, self.delta, self.epsilon_ceiling if self.enforce_ceiling else None)
+        return ProtectStage(config, RandomStreams(None if self.seed < 0 else self.seed), odometer)
+
+
+class ProtectionNode(StageNode[ProtectionParameters]):
+    """Wraps ``pipeline.ProtectStage``."""
+
+    NAME = "protection"
+    Config = ProtectionParameters
+
+    def __init__(self, stage: ProtectStage | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.create_outputs(*self.spec.gives)
+        self.stage = self.config.stage(self._ledger()) if stage is None else stage
+        self.follower = BudgetFollower(self)
+        self._refused: str | None = "nothing released yet"
+        self._join = StampJoin(self._on_percept, lambda stamp: self.drop("half a frame", stamp))
+        self.take("semantic/objects", self._join.first)
+        self.take("semantic/features", self._join.second)
+
+    def status(self) -> tuple[bool, str, dict[str, Any]]:
+        """Return whether frames are being released, why not, and what has been spent."""
+        spent = self.stage.odometer.spent()
+        values = {
+            "mechanism": self.stage.config.visual.mechanism,
+            "seeded": self.stage.streams.seeded,
+            "releases": spent.releases,
+            "mission_epsilon": spent.mission.epsilon,
+            "mission_epsilon_left": self.stage.odometer.remaining(),
+        }
+        if self.stage.config.visual.mechanism == UNPROTECTED:
+            return False, "NOT PROTECTED: the visual mechanism is none", values
+        return self._refused is None, self._refused or "protected", values
+
+    def close(self) -> None:
+        """Close the ledger, too."""
+        self.stage.odometer.close()
+        super().close()
+
+    def _ledger(self) -> Path | None:
+        if self.config.ledger == "memory":
+            return None
+        if self.config.ledger:
+            return Path(self.config.ledger).expanduser()
+        folder = Path.home() / ".ros" / "uav_privacy_sc"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.get_fully_qualified_name().strip('/').replace('/', '_')}.ledger"
+
+    def _on_percept(self, objects_message: Any, features_message: Any) -> None:
+        stamp = stamp_ns(features_message.header)
+        objects, features = objects_from_message(objects_message), tensor_from_message(features_message)
+        budgets = self.follower.budgets
+        try:
+            if objects is None:
+                raise ProtectionError("no objects came from perception")
+            with self.timed("protect") as taken:
+                release = self.stage(features, objects, budgets, stamp, time.monotonic_ns())
+        except ProtectionError as error:
+            self._refused = str(error)
+            self.drop("not released", stamp, str(error))
+            return
+        self._refused = None
+        self.counts["frames"] += 1
+        values = {"record": release.record, "epsilon_map": release.epsilon_map, "budgets": budgets, "stage_ms": taken}
+        self.tell("released", stamp, **values)
+        header = features_message.header
+        self.give("tx/record", record_to_message(release.record, header, self.get_fully_qualified_name()))
+        self.give("tx/objects", objects_to_message(release.objects, header))
+        self.give("tx/features", tensor_to_message(release.features, header))
+
+
+def main() -> None:
+    """Run the node as a process."""
+    sys.exit(run(ProtectionNode, ProtectionNode.NAME))
+
+
+if __name__ == "__main__":
+    main()
