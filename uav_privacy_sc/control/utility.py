@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,3 +49,22 @@ def violation(policy: ScenarioPolicy, quality: Numbers, error: Numbers) -> Numbe
     semantic = (policy.a_min - np.asarray(quality)) / (policy.a_ref - policy.a_min)
     location = np.asarray(error) / policy.e_max - 1.0
     return np.maximum(semantic, 0.0) + np.maximum(location, 0.0)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What a point is worth, whatever chose it. ``violation`` is 0 where Eq. 41 and 42 hold."""
+
+    utility: float
+    semantic_quality: float
+    location_error: float
+    violation: float
+
+
+def assess(policy: ScenarioPolicy, epsilon_v: float, epsilon_l: float, snr: float) -> Assessment:
+    """Return utility, quality, error and violation of one point at a linear SNR."""
+    quality, error = semantic_quality(policy, epsilon_v, snr), location_error(policy, epsilon_l)
+    semantic, location = normalized_quality(policy, quality), location_utility(policy, epsilon_l, error)
+    worth = policy.lambda1 * semantic + policy.lambda2 * location
+    missed = float(violation(policy, quality, error))
+    return Assessment(float(worth), float(quality), float(error), missed if missed > 1e-9 else 0.0)

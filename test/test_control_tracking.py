@@ -1,0 +1,181 @@
+"""Budgets over a flight: bounded steps, no chatter, obedience to a new policy, pacing, and what following gains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from uav_privacy_sc.control import operating_points
+from uav_privacy_sc.control import utility as worth
+from uav_privacy_sc.control.adaptation import compare, utility_surface
+from uav_privacy_sc.control.bcd import optimize_at_db
+from uav_privacy_sc.control.pacing import frame_epsilon, paced
+from uav_privacy_sc.control.policy import ScenarioPolicy, load_policies
+from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
+from uav_privacy_sc.link.channel import LinkConfig
+from uav_privacy_sc.link.geometry import Trajectory
+from uav_privacy_sc.link.process import FlightLinks
+from uav_privacy_sc.privacy.calibration import mu_from_epsilon
+
+POLICIES = load_policies()
+DOCUMENT = Path(__file__).parents[1] / "docs" / "operating-points.md"
+
+
+@pytest.fixture(params=list(POLICIES))
+def policy(request) -> ScenarioPolicy:
+    return POLICIES[request.param]
+
+
+def flight_gains(config: LinkConfig, seed: int = 0) -> np.ndarray:
+    """Away from the ground station at 8 m/s, behind something from 20 to 35 s, ten blocks a second."""
+    time_s = np.linspace(0.0, 60.0, 61)
+    position = np.stack([50 + 8 * time_s, 0 * time_s, 0 * time_s + 80], axis=1)
+    path = Trajectory(time_s, position, np.where((time_s > 20) & (time_s < 35), 12.0, 0.0))
+    links = FlightLinks(config, np.random.default_rng(seed), np.random.default_rng(seed + 1), path)
+    return np.array([links.states(0.1 * index)[0].gain_db for index in range(600)])
+
+
+def test_steps_are_bounded_and_the_budget_is_never_passed(policy):
+    tracker = BudgetTracker(TrackingConfig(budget_step=0.05, power_step_db=2.0))
+    points = [tracker.update(policy, gain_db) for gain_db in flight_gains(LinkConfig())]
+    epsilon_v, p_tx = (np.array([getattr(point, name) for point in points]) for name in ("epsilon_v", "p_tx"))
+    assert np.abs(np.diff(epsilon_v)).max() <= 0.05 * policy.epsilon_total + 1e-9
+    assert np.abs(np.diff(10 * np.log10(p_tx))).max() <= 2.0 + 1e-9
+    assert max(point.epsilon_v + point.epsilon_l for point in points) <= policy.epsilon_total + 1e-9
+    assert min(point.epsilon_l for point in points) >= policy.epsilon_l_min - 1e-9
+    assert p_tx.max() <= policy.p_available
+
+
+def test_settles_on_the_solvers_answer(policy):
+    tracker = BudgetTracker(TrackingConfig(budget_dead_band=0.0, power_dead_band_db=0.0))
+    tracker.update(policy, 0.0)
+    for _ in range(30):
+        point = tracker.update(policy, 20.0)
+    target = optimize_at_db(policy, 20.0)
+    assert (point.epsilon_v, point.p_tx) == pytest.approx((target.epsilon_v, target.p_tx))
+    assert point.utility == pytest.approx(target.utility, abs=1e-6)
+
+
+def test_small_wobbles_of_the_gain_do_not_reach_the_budgets(policy):
+    tracker = BudgetTracker(TrackingConfig(power_dead_band_db=0.5))
+    points = [tracker.update(policy, 18.0 + 0.2 * np.sin(index)) for index in range(50)]
+    assert len({(point.epsilon_v, point.p_tx) for point in points}) == 1
+
+
+def test_gain_memory_smooths_what_is_solved_for(policy):
+    gains = 20.0 + 10.0 * np.log10(np.random.default_rng(0).exponential(1.0, 300))
+
+    def spread(memory: float) -> float:
+        tracker = BudgetTracker(TrackingConfig(gain_memory=memory, power_step_db=np.inf))
+        return float(np.std([10 * np.log10(tracker.update(policy, float(gain)).p_tx) for gain in gains]))
+
+    assert spread(0.9) < 0.5 * spread(0.0)
+
+
+def test_a_new_policy_is_obeyed_at_once():
+    tracker = BudgetTracker(TrackingConfig(budget_step=0.01, power_step_db=0.3))
+    tracker.update(POLICIES["surveillance"], 14.0)
+    point, target = tracker.update(POLICIES["precision"], 14.0), optimize_at_db(POLICIES["precision"], 14.0)
+    assert (point.epsilon_v, point.epsilon_l, point.p_tx) == (target.epsilon_v, target.epsilon_l, target.p_tx)
+
+
+def test_a_step_that_cannot_keep_up_is_called_infeasible():
+    policy = POLICIES["surveillance"]
+    tracker = BudgetTracker(TrackingConfig(power_step_db=1.0))
+    tracker.update(policy, 25.0)
+    point = tracker.update(policy, 0.0)
+    assert optimize_at_db(policy, 0.0).feasible and point.status == "infeasible" and point.violation > 0
+
+
+def test_a_gain_that_is_none_is_refused_and_forgotten(policy):
+    tracker = BudgetTracker(TrackingConfig(gain_memory=0.5))
+    before = tracker.update(policy, 14.0)
+    with pytest.raises(ValueError, match="^gain_db is"):
+        tracker.update(policy, float("nan"))
+    assert tracker.update(policy, 14.0).epsilon_v == before.epsilon_v
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"gain_memory": 1.0}, {"gain_memory": float("nan")}, {"budget_step": 0.0}, {"power_step_db": float("nan")},
+     {"budget_dead_band": 0.5}, {"power_dead_band_db": float("nan")}],
+)  # fmt: skip
+def test_tracking_configuration_is_checked_by_name(change):
+    with pytest.raises(ValueError, match=f"^{next(iter(change))} is"):
+        TrackingConfig(**change)
+
+
+def test_assessment_agrees_with_the_solver(policy):
+    for gain_db in (2.0, 10.0, 20.0):
+        point = optimize_at_db(policy, gain_db)
+        found = worth.assess(policy, point.epsilon_v, point.epsilon_l, 10 ** (point.snr_db / 10))
+        assert found.utility == pytest.approx(point.utility, abs=1e-5)
+        assert found.location_error == pytest.approx(point.location_error, abs=1e-5)
+
+
+@pytest.mark.parametrize("config", [LinkConfig(), LinkConfig(fading="rician", correlation="jakes")])
+def test_following_the_channel_beats_fixed_budgets_of_equal_mission_epsilon_and_energy(policy, config):
+    flight = compare(policy, flight_gains(config))
+    assert flight.utility_gain > 0.03
+    assert flight.adaptive.feasible.mean() > flight.fixed.feasible.mean()
+    assert flight.fixed.p_tx.sum() == pytest.approx(flight.adaptive.p_tx.sum())
+    cost = [np.sum(mu_from_epsilon(series.epsilon_v, 1e-5) ** 2) for series in (flight.adaptive, flight.fixed)]
+    assert cost[0] == pytest.approx(cost[1], rel=1e-6)
+    assert flight.fixed.epsilon_l.sum() == pytest.approx(flight.adaptive.epsilon_l.sum())
+
+
+def test_power_follows_distance_and_blockage(policy):
+    flight = compare(policy, flight_gains(LinkConfig(fading="none"))).adaptive
+    near, blocked, clear = flight.p_tx[:50].mean(), flight.p_tx[250:300].mean(), flight.p_tx[370:400].mean()
+    assert near < clear < blocked
+
+
+def test_comparison_refuses_gains_that_are_none(policy):
+    for gains in ([], [1.0, float("nan")]):
+        with pytest.raises(ValueError, match="^gain_db is empty or holds"):
+            compare(policy, gains)
+
+
+def test_surface_has_its_summit_where_the_solver_says(policy):
+    epsilon_v, p_tx, surface = utility_surface(policy, 8.0, points=161)
+    point = optimize_at_db(policy, 8.0)
+    assert surface.shape == (161, 161) and np.isnan(surface).any()
+    assert point.utility == pytest.approx(np.nanmax(surface), abs=5e-3)
+    assert point.utility >= np.nanmax(surface) - 1e-5
+
+
+def test_pacing_spends_what_remains_and_no_more():
+    share = frame_epsilon(8.0, 1e-5, 400)
+    assert mu_from_epsilon(share, 1e-5) * 20 == pytest.approx(mu_from_epsilon(8.0, 1e-5), rel=1e-6)
+    assert share > 8.0 / 400
+    assert frame_epsilon(8.0, 1e-5, 1) == pytest.approx(8.0)
+
+
+def test_pacing_lowers_the_budget_only_and_refuses_what_leaves_nothing(policy):
+    assert paced(policy, 100.0) is policy
+    assert paced(policy, 0.9 * policy.epsilon_total).epsilon_total == pytest.approx(0.9 * policy.epsilon_total)
+    with pytest.raises(ValueError, match="epsilon_total is 0.01, below epsilon_v_min"):
+        paced(policy, 0.01)
+    for bad in (0.0, float("nan")):
+        with pytest.raises(ValueError, match="^ceiling is"):
+            paced(policy, bad)
+        with pytest.raises(ValueError, match="^remaining_epsilon is"):
+            frame_epsilon(bad, 1e-5, 10)
+    with pytest.raises(ValueError, match="^frames_left is 0"):
+        frame_epsilon(1.0, 1e-5, 0)
+
+
+def test_shipped_numbers_behave_at_the_gain_that_the_paper_implies(policy):
+    """Feasible over most of -10 to 30 dB; at 14 dB power to spare and locations not starved."""
+    points = [optimize_at_db(policy, float(gain)) for gain in range(-10, 31)]
+    assert np.mean([point.feasible for point in points]) > 0.85
+    typical = optimize_at_db(policy, 14.0)
+    assert 0.05 * policy.p_available < typical.p_tx < 0.5 * policy.p_available
+    assert typical.epsilon_l > policy.epsilon_total / 3
+    assert typical.location_error < 0.5 * policy.e_max
+
+
+def test_the_table_of_operating_points_is_that_of_the_code():
+    assert DOCUMENT.read_text(encoding="utf-8") == operating_points.document()
