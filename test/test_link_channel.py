@@ -131,6 +131,28 @@ def test_very_large_features_do_not_overflow():
     assert public_scale(features) == pytest.approx(1e25, rel=1e-5)
 
 
+def test_cell_scale_gives_every_cell_the_snr_of_the_block():
+    """A tenth of the cells is twenty times as strong; without the scale they take the others' share of the SNR."""
+    scale = np.ones((40, 40))
+    scale[:, :4] = 20.0
+    features = (rng(1).normal(size=(16, 40, 40)) * scale).astype(np.float32)
+    state = BlockState.from_gain_db(10.0)
+
+    def weak_cell_snr_db(**options) -> float:
+        error = transmit_features(features, 1.0, state, rng(2), **options) - features
+        return 10 * np.log10(np.mean(features[..., 4:] ** 2) / np.mean(error[..., 4:] ** 2))
+
+    assert weak_cell_snr_db(cell_scale=scale) == pytest.approx(10.0, abs=0.2)
+    assert weak_cell_snr_db(cell_scale=7.0 * scale) == pytest.approx(10.0, abs=0.2)
+    assert weak_cell_snr_db() == pytest.approx(10.0 - 10 * np.log10(0.1 * 400 + 0.9), abs=0.3)
+
+
+@pytest.mark.parametrize("scale", [np.ones((4, 5)), np.zeros((5, 4)), np.full((5, 4), np.nan)])
+def test_cell_scale_that_does_not_fit_is_refused_by_name(scale):
+    with pytest.raises(ValueError, match="^cell_scale has shape"):
+        transmit_features(np.ones((2, 5, 4), np.float32), 1.0, BlockState.from_gain_db(10), rng(), cell_scale=scale)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_refused_by_name(bad):
     features = np.ones(10, np.float32)

@@ -97,22 +97,44 @@ def public_scale(features: np.ndarray) -> float:
     return math.sqrt(power / max(flat.size, 1))
 
 
-def transmit_features(features: np.ndarray, p_tx: float, state: BlockState, rng: np.random.Generator) -> np.ndarray:
+def transmit_features(
+    features: np.ndarray,
+    p_tx: float,
+    state: BlockState,
+    rng: np.random.Generator,
+    cell_scale: np.ndarray | None = None,
+) -> np.ndarray:
     """Send an analog block and return what the equalizer gives, float32 of the same shape.
 
     The noise of an equalized complex symbol is circular, so its real and imaginary parts can be drawn for each
     feature value at once: of variance ``scale^2 / SNR`` each, whatever the phase of the channel. A block without
     power carries nothing and arrives as zeros.
 
+    ``cell_scale`` (rows, columns; any unit) divides the cells of ``features`` (C, rows, columns) before and multiplies
+    them after the air, so that cells of little noise of their own are not drowned by those of much: with it the SNR
+    is that of every cell whose power goes with its scale, not of the block alone. Both ends must know it, so it may
+    only come from what is public, such as a budget map made of released locations.
+
     Raises:
-        ValueError: ``features`` hold NaN or infinity, or ``p_tx`` is not above 0.
+        ValueError: ``features`` hold NaN or infinity, ``p_tx`` is not above 0, or ``cell_scale`` does not fit.
     """
     snr = state.snr(p_tx)
     features = np.asarray(features, np.float32)
     received = rng.standard_normal(features.shape, np.float32)
-    received *= np.float32(public_scale(features) / math.sqrt(snr))
+    if cell_scale is None:
+        received *= np.float32(public_scale(features) / math.sqrt(snr))
+    else:
+        scale = _checked_scale(cell_scale, features.shape)
+        received *= scale * np.float32(public_scale(features / scale) / math.sqrt(snr))
     received += features
     return received
+
+
+def _checked_scale(cell_scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    scale = np.asarray(cell_scale, np.float32)
+    if scale.shape != shape[-2:] or not (np.isfinite(scale).all() and (scale > 0.0).all()):
+        raise ValueError(f"cell_scale has shape {scale.shape}; give finite numbers above 0, one a cell of {shape[-2:]}")
+    return scale
 
 
 def transmit_objects(
