@@ -222,6 +222,28 @@ def profile_parameters(profile: str | Path, node: str) -> dict[str, Any]:
     return parameters
 
 
+def flight_parameters(config: FlightConfig, ground_domain_id: int | None) -> dict[str, dict[str, Any]]:
+    """Return by node what the settings of a flight mean as parameters.
+
+    ``ground_domain_id`` is the DDS domain of the ground, None when the air gap is open.
+    """
+    seed = -1 if config.seed is None else config.seed
+    networks = {"weights": _text(config.weights), "device": config.device}
+    return {
+        "camera": {},
+        "perception": networks,
+        "protection": {"seed": seed, "ledger": _text(config.ledger)},
+        "budget_server": {"scenario": config.scenario, "scenarios_file": _text(config.scenarios_file)},
+        "link": {"link_seed": seed, "ground_domain_id": -1 if ground_domain_id is None else ground_domain_id},
+        "ground": networks,
+        "eavesdropper": networks,
+    }
+
+
+def _text(path: Path | None) -> str:
+    return "" if path is None else str(path)
+
+
 def fly(
     source: Source,
     config: FlightConfig | None = None,

@@ -17,16 +17,16 @@ from rclpy.node import Node
 
 from uav_privacy_sc.data.sources import Source, SourceFrame
 from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog, FrameLog, FrameThinner, Logbook
-from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, profile_parameters
+from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, flight_parameters, profile_parameters
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.eavesdropper import EavesdropperNode
 from uav_privacy_sc.nodes.ground import GroundNode
-from uav_privacy_sc.nodes.link import SAME_DOMAIN, LinkNode
+from uav_privacy_sc.nodes.link import LinkNode
 from uav_privacy_sc.nodes.perception import PerceptionNode
 from uav_privacy_sc.nodes.process import StopSignal, discovery
-from uav_privacy_sc.nodes.protection import ProtectionNode
+from uav_privacy_sc.nodes.protection import IN_MEMORY, ProtectionNode
 from uav_privacy_sc.nodes.recorder import BagWriter, RecorderNode
 
 CLASSES: dict[str, type[StageNode[Any]]] = {
@@ -148,27 +148,17 @@ class Flight:
 
     def _parameters(self, name: str) -> dict[str, Any]:
         """Return a node's parameters: profile first, then what the flight fixes, then what the caller overrides."""
-        config, values = self.config, profile_parameters(self.config.profile, name)
-        seed = -1 if config.seed is None else config.seed
-        weights = "" if config.weights is None else str(config.weights)
-        networks = {"weights": weights, "device": config.device}
-        ledger = "memory" if config.ledger is None else str(config.ledger)
-        scenarios = "" if config.scenarios_file is None else str(config.scenarios_file)
-        # Images are best effort on the air between processes; here each of them counts.
+        config = self.config
+        fixed = flight_parameters(config, self._domain_ids[GROUND] if config.isolate else None)[name]
+        # Images are best effort between processes; here each of them counts.
         images = f"qos_overrides.{config.namespace.rstrip('/')}/camera/image_raw"
-        fixed: dict[str, dict[str, Any]] = {
+        ours: dict[str, dict[str, Any]] = {
             "camera": {"stamp": "source", f"{images}.publisher.reliability": "reliable"},
-            "perception": {**networks, f"{images}.subscription.reliability": "reliable"},
-            "protection": {"seed": seed, "ledger": ledger},
-            "budget_server": {"scenario": config.scenario, "scenarios_file": scenarios},
-            "link": {"link_seed": seed, "ground_domain_id": self._ground_domain_id()},
-            "ground": networks,
-            "eavesdropper": networks,
+            "perception": {f"{images}.subscription.reliability": "reliable"},
+            "protection": {} if config.ledger else {"ledger": IN_MEMORY},
         }
-        return {**values, **fixed[name], **config.parameters.get("", {}), **config.parameters.get(name, {})}
-
-    def _ground_domain_id(self) -> int:
-        return self._domain_ids[GROUND] if self.config.isolate else SAME_DOMAIN
+        given = {**config.parameters.get("", {}), **config.parameters.get(name, {})}
+        return {**profile_parameters(config.profile, name), **fixed, **ours.get(name, {}), **given}
 
     def _record(self, path: Path, contexts: dict[str, Context]) -> None:
         bag = BagWriter(path, self.config.namespace)

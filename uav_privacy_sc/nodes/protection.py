@@ -30,6 +30,7 @@ from uav_privacy_sc.privacy.visual import MAP_SOURCES, VisualConfig, mechanisms
 
 SEED = "seed of the noise, for experiments only; -1 for cryptographic randomness"
 UNPROTECTED = "none"
+IN_MEMORY = "memory"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         super().close()
 
     def _ledger(self) -> Path | None:
-        if self.config.ledger == "memory":
+        if self.config.ledger == IN_MEMORY:
             return None
         if self.config.ledger:
             return Path(self.config.ledger).expanduser()
