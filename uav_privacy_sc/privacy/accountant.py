@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from pathlib import Path
 from .composition import mu_from_pure, total_epsilon
 from .domain import positive, probability
 from .ledger import Ledger, LedgerError
+from .mixture import mixed_epsilon, round_up
 
 __all__ = ["BudgetExhausted", "Expenditure", "Guarantee", "LedgerError", "Odometer", "Report", "TrackExpenditure"]
 
@@ -113,16 +115,34 @@ class _Sum:
     mu_squared: float = 0.0
     pure: float = 0.0
     pure_mu_squared: float = 0.0
+    counts: Counter[float] = field(default_factory=Counter)
 
-    def plus(self, mu: float, pure: float) -> _Sum:
-        return _Sum(
-            self.mu_squared + mu * mu,
-            self.pure + pure,
-            self.pure_mu_squared + (float(mu_from_pure(pure)) ** 2 if math.isfinite(pure) else math.inf),
+    def add(self, mu: float, pure: float) -> _Sum:
+        self.mu_squared += mu * mu
+        self.pure += pure
+        self.pure_mu_squared += _pure_mu_squared(pure)
+        self.counts[round_up(pure)] += 1
+        return self
+
+    def epsilon(self, delta: float, more_mu: float = 0.0, more_pure: float = 0.0) -> float:
+        """Return the closed-form bound, with one more release where given."""
+        return total_epsilon(
+            math.sqrt(self.mu_squared + more_mu * more_mu),
+            self.pure + more_pure,
+            self.pure_mu_squared + _pure_mu_squared(more_pure),
+            delta,
         )
 
-    def epsilon(self, delta: float) -> float:
-        return total_epsilon(math.sqrt(self.mu_squared), self.pure, self.pure_mu_squared, delta)
+    def tight(self, delta: float) -> float:
+        """Return the convolved value, never above the closed form."""
+        closed = self.epsilon(delta)
+        return (
+            min(closed, mixed_epsilon(math.sqrt(self.mu_squared), self.counts, delta)) if closed < math.inf else closed
+        )
+
+
+def _pure_mu_squared(pure: float) -> float:
+    return float(mu_from_pure(pure)) ** 2 if math.isfinite(pure) else math.inf
 
 
 class Odometer:
@@ -189,19 +209,32 @@ class Odometer:
             return False
         return True
 
-    def spent(self) -> Report:
-        """Return what has been spent so far, for every unit of privacy, at the odometer's delta."""
+    def spent(self, tight: bool = False) -> Report:
+        """Return what has been spent so far, for every unit of privacy, at the odometer's delta.
+
+        The closed forms, which the ceiling goes by, are upper bounds: exact without pure epsilons. ``tight`` convolves
+        the privacy losses instead, within 0.2 % of the exact value, in a second or so.
+        """
         with self._lock:
-            worst, pure = self._worst, self._worst["pure"]
-            tracks = [track.epsilon(self.delta) for track in self._tracks.values()]
+            worst = self._worst
+            units = {
+                "cell": _Sum().add(worst["cell"], 0.0),
+                "object": _Sum().add(worst["object"], worst["pure"]),
+                "frame": _Sum().add(worst["frame"], 0.0),
+                "mission": self._mission,
+            }
+            if self._tracks:
+                units["track"] = max(self._tracks.values(), key=lambda track: track.epsilon(self.delta))
+            value = _Sum.tight if tight else _Sum.epsilon
+            guarantees = {name: Guarantee(value(unit, self.delta), self.delta) for name, unit in units.items()}
             return Report(
                 releases=self._releases,
                 seeded_releases=self._seeded,
-                cell=self._guarantee(_Sum().plus(worst["cell"], 0.0).epsilon(self.delta)),
-                object=self._guarantee(_Sum().plus(worst["object"], pure).epsilon(self.delta)),
-                frame=self._guarantee(_Sum().plus(worst["frame"], 0.0).epsilon(self.delta)),
-                track=self._guarantee(max(tracks)) if tracks else None,
-                mission=self._guarantee(self._mission.epsilon(self.delta)),
+                cell=guarantees["cell"],
+                object=guarantees["object"],
+                frame=guarantees["frame"],
+                track=guarantees.get("track"),
+                mission=guarantees["mission"],
                 ceiling_epsilon=self.ceiling_epsilon,
                 last_stamp_ns=self._last_stamp_ns,
             )
@@ -217,7 +250,7 @@ class Odometer:
         total = _Sum()
         for row in list(self._ledger.rows()):
             expenditure = _from_row(row)
-            total = total.plus(expenditure.object_mu, expenditure.pure_epsilon)
+            total.add(expenditure.object_mu, expenditure.pure_epsilon)
             yield expenditure, total.epsilon(self.delta)
 
     def close(self) -> None:
@@ -227,7 +260,7 @@ class Odometer:
     def _check_ceiling(self, expenditure: Expenditure) -> None:
         if self.ceiling_epsilon is None:
             return
-        after = self._mission.plus(expenditure.object_mu, expenditure.pure_epsilon).epsilon(self.delta)
+        after = self._mission.epsilon(self.delta, expenditure.object_mu, expenditure.pure_epsilon)
         if not after <= self.ceiling_epsilon:
             raise BudgetExhausted(
                 f"mission epsilon would be {after:.4g}, above ceiling_epsilon={self.ceiling_epsilon:.4g}; "
@@ -235,17 +268,14 @@ class Odometer:
             )
 
     def _count(self, expenditure: Expenditure) -> None:
-        self._mission = self._mission.plus(expenditure.object_mu, expenditure.pure_epsilon)
+        self._mission.add(expenditure.object_mu, expenditure.pure_epsilon)
         for identity, cost in expenditure.tracks.items():
-            self._tracks[identity] = self._tracks.get(identity, _Sum()).plus(cost.mu, cost.pure_epsilon)
+            self._tracks.setdefault(identity, _Sum()).add(cost.mu, cost.pure_epsilon)
         new = (expenditure.cell_mu, expenditure.object_mu, expenditure.frame_mu, expenditure.pure_epsilon)
         self._worst = {name: max(old, now) for (name, old), now in zip(self._worst.items(), new, strict=True)}
         self._releases += 1
         self._seeded += expenditure.seeded
         self._last_stamp_ns = expenditure.stamp_ns
-
-    def _guarantee(self, epsilon: float) -> Guarantee:
-        return Guarantee(epsilon, self.delta)
 
 
 _PURE = ("location_epsilon", "label_epsilon", "size_epsilon", "count_epsilon")

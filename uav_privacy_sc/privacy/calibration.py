@@ -32,6 +32,7 @@ _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 _SMALL_MU = 0.01  # below it M(-a) - M(b) cancels, and a quadrature of -M' takes its place
 _NODES, _WEIGHTS = (array / 2 for array in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5
+_FAR = 1e8  # deviations beyond which delta is 0 whatever the formula says
 _ITERATIONS = 80
 _TABLE = np.linspace(np.log(1e-6), np.log(1e3), 2048)
 _NUDGE = 1e-12  # sigma is rounded up by this much, so that rounding never costs privacy
@@ -122,10 +123,14 @@ def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> Any:
     """Return the exact delta of mu-Gaussian DP at ``epsilon`` (any finite sign), both broadcasting.
 
     Raises:
-        ValueError: mu that is not finite and above 0.
+        ValueError: mu that is not finite and above 0, or epsilon that is not finite.
     """
     epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, np.float64), positive("mu", mu))
-    return np.exp(log_delta(epsilon, mu))[()]
+    if not np.isfinite(epsilon).all():
+        raise ValueError("epsilon must be finite")
+    delta = np.exp(log_delta(np.abs(epsilon), mu))
+    below = np.minimum(epsilon, 0.0)  # delta(-e) = 1 - exp(-e) + exp(-e) delta(e), as the pair is symmetric
+    return (np.where(epsilon < 0, np.exp(below) * delta - np.expm1(below), delta))[()]
 
 
 def actual_epsilon(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic") -> Any:
@@ -138,13 +143,15 @@ def actual_epsilon(epsilon: ArrayLike, delta: ArrayLike, method: str = "analytic
 
 
 def log_delta(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """Return the natural logarithm of the exact delta of mu-Gaussian DP; arrays of one shape, unchecked."""
-    ratio = epsilon / mu
+    """Return the logarithm of the exact delta of mu-Gaussian DP at epsilon >= 0; arrays of one shape, unchecked."""
+    with np.errstate(over="ignore"):
+        ratio = np.minimum(epsilon / mu, mu / 2 + _FAR)
     a, b = mu / 2 - ratio, mu / 2 + ratio
     inner = (a > 0) & (mu >= _SMALL_MU)
+    gap = _mills_gap(np.where(inner, 0.0, -a) if inner.any() else -a, b, mu)
+    tail = _log_normal(a) + np.log(np.maximum(gap, np.finfo(float).tiny))
     if not inner.any():
-        return _log_normal(a) + np.log(_mills_gap(-a, b, mu))
-    tail = _log_normal(a) + np.log(_mills_gap(np.where(inner, 0.0, -a), b, mu))
+        return tail
     body = ndtr(a) - np.exp(_log_normal(a)) * _mills(b)
     return np.where(inner, np.log(np.maximum(body, np.finfo(float).tiny)), tail)
 
@@ -193,7 +200,7 @@ def _tabulated_mu(epsilon: FloatArray, delta: float) -> FloatArray:
     """Return mu to about six digits from a table, which saves Newton most of its way; outside it, the lower bound."""
     logarithm = np.log(epsilon)
     if logarithm.min() < _TABLE[0] or logarithm.max() > _TABLE[-1]:
-        return _least_mu(epsilon, np.float64(delta))
+        return _least_mu(epsilon, np.asarray(delta))
     return np.exp(np.interp(logarithm, _TABLE, _mu_table(delta)))
 
 
