@@ -178,6 +178,7 @@ def test_a_single_allowed_split_is_solved(policy):
     fixed = dataclasses.replace(policy, epsilon_v_min=policy.epsilon_v_max, e_max=1.0)
     point = optimize_at_db(fixed, 20.0)
     assert point.status == "converged" and point.epsilon_v == pytest.approx(policy.epsilon_v_max)
+    assert point.p_tx < 0.2 * policy.p_available  # among equals the least power, though the start has all of it
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), float("-inf")])
