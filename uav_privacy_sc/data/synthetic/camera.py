@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class Camera:
     width: int
     height: int
 
-    @property
+    @cached_property
     def rotation(self) -> np.ndarray:
         """``(3, 3)`` world to camera axes: right, down, forward."""
         forward_level = np.array([np.cos(self.yaw), np.sin(self.yaw), 0.0])
@@ -39,13 +40,24 @@ class Camera:
         """``(3, 3)`` camera matrix K."""
         return np.array([[self.focal, 0, self.width / 2], [0, self.focal, self.height / 2], [0, 0, 1.0]])
 
+    @cached_property
+    def _middle(self) -> np.ndarray:
+        return np.array([self.width / 2, self.height / 2])
+
+    def sees(self, points: np.ndarray, radius: float) -> np.ndarray:
+        """Which ``(N, 3)`` points may show something that reaches ``radius`` metres around them."""
+        pixels, depth = self.project(points)
+        margin = (self.focal * radius / np.maximum(depth, radius))[:, None]
+        near = np.abs(pixels - self._middle) < self._middle + margin
+        return near.all(axis=1) & (depth > -radius)
+
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Project ``(..., 3)`` world points; return ``(..., 2)`` pixels and ``(...)`` depths in metres."""
         view = (points - self.position) @ self.rotation.T
         depth = view[..., 2]
         safe = np.where(np.abs(depth) < 1e-6, 1e-6, depth)
-        pixels = self.focal * view[..., :2] / safe[..., None]
-        return pixels + np.array([self.width / 2, self.height / 2]), depth
+        pixels = view[..., :2] * (self.focal / safe)[..., None]
+        return pixels + self._middle, depth
 
     def ground_homography(self) -> np.ndarray:
         """``(3, 3)`` map from ground metres ``(x, y, 1)`` to pixels."""

@@ -18,6 +18,7 @@ from uav_privacy_sc.data.synthetic.town import BUILDING, PIXELS_PER_METRE, TOWN_
 from uav_privacy_sc.data.synthetic.traffic import Agent
 
 _SUBPIXEL = 4  # fractional bits of OpenCV's drawing coordinates
+_ROOM = 16.0  # metres that a body and its shadow may reach
 _NEAR = 1.0  # metres; what comes closer to the camera is not drawn
 
 
@@ -78,6 +79,9 @@ class Painter:
     def __init__(self, town: Town, agents: Sequence[Agent], light: Light, rng: np.random.Generator) -> None:
         self.town, self.agents, self.light = town, agents, light
         self._first_static = 1 + max((a.identity for a in agents), default=0)
+        self._start = np.array([a.position for a in agents]).reshape(-1, 2)
+        headings, speeds = np.array([a.heading for a in agents]), np.array([a.velocity for a in agents])
+        self._velocity = speeds[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=1)
         self._buildings = [building(rng, lot.size[0], lot.size[1], lot.height) for lot in town.lots]
         self._crowns = [rng.normal(0, 1, (6, 3)) for _ in town.trees]
         self.lookup = self._class_of_identity()
@@ -93,9 +97,10 @@ class Painter:
     def placed_agents(self, camera: Camera, time_s: float, reach: float) -> list[Placed]:
         """Return the agents within ``reach`` metres of the point looked at, in world coordinates near it."""
         middle = camera.look_at()
-        positions = np.array([agent.at(time_s) for agent in self.agents]).reshape(-1, 2)
-        positions = _wrap_near(positions, middle)
-        near = np.flatnonzero(np.linalg.norm(positions - middle, axis=1) < reach)
+        positions = _wrap_near(self._start + self._velocity * time_s, middle)
+        on_ground = np.column_stack([positions, np.zeros(len(positions))])
+        near = np.linalg.norm(positions - middle, axis=1) < reach
+        near = np.flatnonzero(near & camera.sees(on_ground, _ROOM))
         agents = [(self.agents[k], positions[k]) for k in near]
         return [place(a.body, p, a.heading, a.identity, a.lift) for a, p in agents]
 
@@ -132,15 +137,16 @@ class Painter:
         return Drawing(image, identities, ground)
 
     def _ground(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-        to_metres = np.diag([1 / PIXELS_PER_METRE, 1 / PIXELS_PER_METRE, 1.0])
-        forward = camera.ground_homography() @ to_metres
-        u, v = np.meshgrid(np.arange(camera.width, dtype=np.float32), np.arange(camera.height, dtype=np.float32))
-        inverse = np.linalg.inv(forward).astype(np.float64)
-        w = inverse[2, 0] * u + inverse[2, 1] * v + inverse[2, 2]
-        side = TOWN_SIZE * PIXELS_PER_METRE
-        x = ((inverse[0, 0] * u + inverse[0, 1] * v + inverse[0, 2]) / w) % side
-        y = ((inverse[1, 0] * u + inverse[1, 1] * v + inverse[1, 2]) / w) % side
-        coarse, fine = cv2.convertMaps(x.astype(np.float32), y.astype(np.float32), cv2.CV_16SC2)
+        """Warp the town's raster to the picture; the raster wraps, the camera is first brought back to its middle."""
+        home = np.diag([PIXELS_PER_METRE, PIXELS_PER_METRE, 1.0])
+        home[:2, 2] = -PIXELS_PER_METRE * TOWN_SIZE * np.floor(camera.position[:2] / TOWN_SIZE)
+        inverse = (home @ np.linalg.inv(camera.ground_homography())).astype(np.float32)
+        u = np.arange(camera.width, dtype=np.float32)
+        v = np.arange(camera.height, dtype=np.float32)[:, None]
+        x, y, w = (row[0] * u + (row[1] * v + row[2]) for row in inverse)
+        x /= w
+        y /= w
+        coarse, fine = cv2.convertMaps(x, y, cv2.CV_16SC2)
         image = cv2.remap(self.town.image, coarse, fine, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
         classes = cv2.remap(self.town.classes, coarse, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
         return image, classes

@@ -30,11 +30,6 @@ class Agent:
     velocity: float
     lift: float = 0.0
 
-    def at(self, time_s: float) -> np.ndarray:
-        """``(2,)`` position in metres at a time; it wraps with the town."""
-        step = self.velocity * time_s * np.array([np.cos(self.heading), np.sin(self.heading)])
-        return (self.position + step) % TOWN_SIZE
-
 
 class _Crowd:
     def __init__(self, rng: np.random.Generator) -> None:
