@@ -33,18 +33,24 @@ class SourceFacts:
     notes: tuple[str, ...] = ()
 
 
-def summarize(log: FlightLog, measures: FlightMeasures, source: SourceFacts | None = None) -> dict[str, Any]:
+def summarize(
+    log: FlightLog,
+    measures: FlightMeasures,
+    source: SourceFacts | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the metrics of a flight as plain dictionaries, numbers, text and None.
 
     ``reasons`` maps the dotted path of each null metric to why it is null. Means are over the frames that
-    have a value; ``frames_measured`` is how many were compared with their original.
+    have a value; ``frames_measured`` is how many were compared with their original. ``options`` are kept as the
+    part of the configuration that :class:`FlightConfig` does not know.
     """
     source = source or SourceFacts()
     tree = {
         "schema": SCHEMA,
         "version": __version__,
         "source": {"name": log.source_name, "rate_hz": log.rate_hz, **asdict(source)},
-        "configuration": _configuration(log),
+        "configuration": {**_configuration(log), "options": dict(options or {})},
         "interrupted": log.interrupted,
         "frames": _frames(log),
         "fps": _fps(log),

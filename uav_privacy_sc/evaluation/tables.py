@@ -130,4 +130,5 @@ def setting_rows(summary: Summary) -> list[tuple[str, str]]:
     rows += [(name.replace("_", " "), privacy.get(name)) for name in names]
     for node, values in configuration["parameters"].items():
         rows += [(f"{node or 'all nodes'}: {name}", value) for name, value in values.items()]
+    rows += list(configuration["options"].items())
     return [(name, str(value)) for name, value in rows if value is not None]

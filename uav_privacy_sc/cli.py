@@ -1,0 +1,244 @@
+"""The command line ``uav-privacy-sc``. Exit status: 0, 2 for a wrong call or bad input, 1 for a failure.
+
+A verb only reads its options here; what it does lives in :mod:`uav_privacy_sc.commands` and is imported when it is
+called. Further verbs join through :func:`app.command`, groups of them through ``app.add_typer``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from uav_privacy_sc import __version__
+
+FAILURE, BAD_CALL = 1, 2
+#: What typer raises for a wrong call: the ancestor of its own exceptions, wherever it keeps them.
+CALL_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Fly a drone's camera through private semantic communication, and see what each party gets to see.",
+)
+
+_PRIVACY, _RADIO, _COMPUTER = "Privacy and power", "Radio", "Computer"
+
+Out = Annotated[Path, typer.Option(help="Folder for bag, metrics.json and report.html.")]
+Frames = Annotated[int | None, typer.Option(help="Fly at most so many frames.")]
+Rate = Annotated[float | None, typer.Option(help="Frames a second, instead of the source's own.")]
+Topic = Annotated[str | None, typer.Option(help="Image topic, where a bag has several.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+
+Scenario = Annotated[
+    str, typer.Option(help="Policy: surveillance, precision or resource-limited.", rich_help_panel=_PRIVACY)
+]
+ScenariosFile = Annotated[Path | None, typer.Option(help="YAML file with more policies.", rich_help_panel=_PRIVACY)]
+Profile = Annotated[str, typer.Option(help="hardened, paper, or a ROS parameter file.", rich_help_panel=_PRIVACY)]
+EpsilonV = Annotated[float | None, typer.Option(help="Fix the visual budget.", rich_help_panel=_PRIVACY)]
+EpsilonL = Annotated[float | None, typer.Option(help="Fix the location budget.", rich_help_panel=_PRIVACY)]
+Mechanism = Annotated[
+    str | None, typer.Option(help="Visual mechanism: region_aware, uniform, none …", rich_help_panel=_PRIVACY)
+]
+MapSource = Annotated[
+    str | None, typer.Option(help="Boxes of the budget map: released or detections.", rich_help_panel=_PRIVACY)
+]
+KappaBg = Annotated[
+    float | None, typer.Option(help="Budget of the background, in epsilon_v.", rich_help_panel=_PRIVACY)
+]
+Ceiling = Annotated[
+    float | None, typer.Option(help="Mission epsilon at which releasing stops.", rich_help_panel=_PRIVACY)
+]
+LedgerFile = Annotated[
+    Path | None, typer.Option(help="File of the odometer; in memory if left out.", rich_help_panel=_PRIVACY)
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Seed of all noise: repeatable, so not private.", rich_help_panel=_PRIVACY)
+]
+
+Distance = Annotated[float | None, typer.Option(help="Metres to the ground station.", rich_help_panel=_RADIO)]
+EveDistance = Annotated[
+    float | None, typer.Option("--eve-distance", help="Metres to the eavesdropper.", rich_help_panel=_RADIO)
+]
+
+Device = Annotated[str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)]
+Weights = Annotated[Path | None, typer.Option(help="Folder with weights of your own.", rich_help_panel=_COMPUTER)]
+NoIsolate = Annotated[
+    bool, typer.Option("--no-isolate", help="Put all nodes in one DDS domain.", rich_help_panel=_COMPUTER)
+]
+
+_PARAMETERS = {
+    "mechanism": ("protection", "mechanism"),
+    "map_source": ("protection", "map_source"),
+    "kappa_bg": ("protection", "kappa_bg"),
+    "epsilon_ceiling": ("protection", "epsilon_ceiling"),
+    "distance": ("link", "distance_m"),
+    "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
+}
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"uav-privacy-sc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where a failure came from.")] = False,
+) -> None:
+    """Options before the verb; :func:`main` reads ``--traceback`` itself."""
+
+
+@app.command()
+def demo(
+    out: Out = Path("out/demo"),
+    scenario: Scenario = "surveillance",
+    profile: Profile = "hardened",
+    frames: Frames = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    weights: Weights = None,
+    rate: Rate = None,
+    ledger: LedgerFile = None,
+    no_isolate: NoIsolate = False,
+    epsilon_v: EpsilonV = None,
+    epsilon_l: EpsilonL = None,
+    mechanism: Mechanism = None,
+    map_source: MapSource = None,
+    kappa_bg: KappaBg = None,
+    epsilon_ceiling: Ceiling = None,
+    distance: Distance = None,
+    eavesdropper_distance: EveDistance = None,
+    scenarios_file: ScenariosFile = None,
+    json: Json = False,
+) -> None:
+    """Fly the shipped synthetic flight through the whole graph and report what everyone saw."""
+    _fly("synthetic", locals())
+
+
+@app.command()
+def run(
+    source: Annotated[
+        str,
+        typer.Option(
+            help="Folder of pictures, VisDrone or AU-AIR folder, video, rosbag2, synthetic:SEED or device:NUMBER."
+        ),
+    ],
+    out: Out = Path("out/run"),
+    scenario: Scenario = "surveillance",
+    profile: Profile = "hardened",
+    frames: Frames = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    weights: Weights = None,
+    rate: Rate = None,
+    topic: Topic = None,
+    ledger: LedgerFile = None,
+    no_isolate: NoIsolate = False,
+    epsilon_v: EpsilonV = None,
+    epsilon_l: EpsilonL = None,
+    mechanism: Mechanism = None,
+    map_source: MapSource = None,
+    kappa_bg: KappaBg = None,
+    epsilon_ceiling: Ceiling = None,
+    distance: Distance = None,
+    eavesdropper_distance: EveDistance = None,
+    scenarios_file: ScenariosFile = None,
+    json: Json = False,
+) -> None:
+    """Fly a source of your own through the whole graph and report what everyone saw."""
+    _fly(source, locals())
+
+
+@app.command()
+def optimize(
+    gain: Annotated[float, typer.Option(help="Channel gain in dB: the SNR of one transmitted watt.")],
+    scenario: Scenario = "surveillance",
+    scenarios_file: ScenariosFile = None,
+    json: Json = False,
+) -> None:
+    """Choose privacy budgets and transmit power for one channel gain."""
+    from uav_privacy_sc.commands.optimize import carry_out
+
+    raise typer.Exit(carry_out(scenario, gain, scenarios_file, json))
+
+
+@app.command()
+def odometer(
+    ledger: Annotated[Path, typer.Argument(help="File of a privacy odometer.")],
+    delta: Annotated[float, typer.Option(help="Failure probability at which epsilon is given.")] = 1e-5,
+    epsilon_ceiling: Ceiling = None,
+    json: Json = False,
+) -> None:
+    """Say what a ledger records as spent; exit status 1 when that is beyond a ceiling."""
+    from uav_privacy_sc.commands.odometer import carry_out
+
+    raise typer.Exit(carry_out(ledger, delta, epsilon_ceiling, json))
+
+
+def _fly(source: str, given: dict[str, Any]) -> None:
+    from uav_privacy_sc.commands.fly import FlightOrder, carry_out
+    from uav_privacy_sc.flight import FlightConfig
+
+    parameters: dict[str, dict[str, Any]] = {}
+    for option, (node, name) in _PARAMETERS.items():
+        if given[option] is not None:
+            parameters.setdefault(node, {})[name] = given[option]
+    names = ("scenario", "scenarios_file", "profile", "seed", "device", "weights", "ledger")
+    config = FlightConfig(
+        parameters=parameters, isolate=not given["no_isolate"], **{name: given[name] for name in names}
+    )
+    recorded = {name: value for name, value in given.items() if name.startswith("epsilon_") and value is not None}
+    order = FlightOrder(
+        source,
+        given["out"],
+        config,
+        rate_hz=given["rate"],
+        frames=given["frames"],
+        topic=given.get("topic"),
+        epsilon_v=given["epsilon_v"],
+        epsilon_l=given["epsilon_l"],
+        as_json=given["json"],
+        options=recorded,
+    )
+    raise typer.Exit(carry_out(order))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status. Whatever goes wrong is said in one line on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return app(args=words, prog_name="uav-privacy-sc", standalone_mode=False) or 0
+    except CALL_ERROR as error:
+        return _refuse(error.format_message())  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted before there was anything to write")
+    except ValueError as error:
+        if "--traceback" in words:
+            raise
+        return _refuse(str(error))
+    except Exception as error:
+        if "--traceback" in words:
+            raise
+        return _fail(f"{type(error).__name__}: {error}")
+
+
+def _refuse(message: str) -> int:
+    if message:  # without any word at all, typer has shown the help instead
+        _print_error(message)
+    return BAD_CALL
+
+
+def _fail(message: str) -> int:
+    _print_error(message)
+    return FAILURE
+
+
+def _print_error(message: str) -> None:
+    print(f"uav-privacy-sc: error: {' '.join(message.split())}", file=sys.stderr)

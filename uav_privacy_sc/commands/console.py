@@ -1,0 +1,62 @@
+"""What the command line says, and where: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+results = Console(highlight=False, soft_wrap=True)
+messages = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class BadInput(ValueError):
+    """A call or an input that the user can put right: one line, exit status 2."""
+
+
+def say(text: str) -> None:
+    """Print one line about what is going on."""
+    messages.print(text, markup=False)
+
+
+def print_json(value: Any) -> None:
+    """Print a result for machines, and nothing else."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def print_lines(lines: Sequence[tuple[str, str]]) -> None:
+    """Print named lines, names in bold in a column of their own."""
+    width = max(len(name) for name, _ in lines) + 2
+    for name, line in lines:
+        results.print(f"[bold]{name:<{width}}[/bold]", end="")
+        results.print(line, markup=False)
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """Print a table, first column to the left and numbers to the right."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Show progress to people while something runs; leaves no trace on a terminal, prints nothing into a file."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=messages, transient=True, disable=not messages.is_terminal) as bar:
+        yield bar
