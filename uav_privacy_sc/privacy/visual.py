@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from . import lattice
 from .budget_map import BudgetMapConfig, budget_map, object_cells
 from .calibration import METHODS, gaussian_sigma
-from .domain import FloatArray, choice, positive, probability
+from .domain import FloatArray, choice, positive, probability, whole
 
 MAP_SOURCES = ("detections", "released")
 
@@ -41,6 +41,8 @@ class VisualConfig:
         lattice_step: None for float output, or a power of two: outputs are whole multiples of it within int16.
         map_source: whether the budget map is built from ``detections`` (P1; shows where objects are) or from what the
             location mechanism has ``released`` (post-processing). Read by the caller who holds both.
+        channels: C, which the matrix mechanisms need to know; others take any.
+        channel_weights: utility weights P_1i of the channels for the matrix mechanisms; empty for equal ones.
     """
 
     mechanism: str = "region_aware"
@@ -49,6 +51,8 @@ class VisualConfig:
     calibration: str = "analytic"
     lattice_step: float | None = None
     map_source: str = "detections"
+    channels: int = 16
+    channel_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         choice("mechanism", self.mechanism, mechanisms())
@@ -58,6 +62,11 @@ class VisualConfig:
         probability("delta", self.delta)
         if self.lattice_step is not None:
             lattice.check_step(self.lattice_step)
+        whole("channels", self.channels)
+        object.__setattr__(self, "channel_weights", tuple(self.channel_weights))
+        positive("channel_weights", self.channel_weights)
+        if len(self.channel_weights) not in (0, self.channels):
+            raise ValueError(f"channel_weights must be none or {self.channels}, got {len(self.channel_weights)}")
 
     @property
     def sensitivity(self) -> float:
