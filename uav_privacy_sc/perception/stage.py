@@ -12,7 +12,7 @@ import torch
 from uav_privacy_sc.perception.codec import Codec, mask_shape, prior_planes
 from uav_privacy_sc.perception.detector import Detector
 from uav_privacy_sc.perception.device import choose_device
-from uav_privacy_sc.perception.weights import WeightsError, load_module, locate
+from uav_privacy_sc.perception.weights import load_module, locate
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Perception:
 
     def __init__(self, weights: Path | str | None = None, device: str = "auto", confidence: float = 0.25) -> None:
         self.device = choose_device(device)
-        self.detector = Detector(_in_folder("detector.pt", weights), self.device, confidence)
+        self.detector = Detector(locate("detector.pt", weights), self.device, confidence)
         self.encoder = _codec(weights, self.device).encoder
 
     @torch.inference_mode()
@@ -72,10 +72,3 @@ class GroundDecoder:
         code = torch.from_numpy(np.ascontiguousarray(features, np.float32))[None].to(self.device)
         prior = torch.from_numpy(prior_planes(objects, mask_shape(features.shape)))[None].to(self.device)
         return self.decoder(code, prior)[0].argmax(dim=0).to(torch.uint8).cpu().numpy()
-
-
-def _in_folder(name: str, weights: Path | str | None) -> Path:
-    """Weights of one part; a single file serves only the part whose name it bears."""
-    if weights and not Path(weights).is_dir():
-        raise WeightsError(f"weights {weights} is not a folder; give one with detector.pt, codec.pt and inverter.pt")
-    return locate(name, weights)

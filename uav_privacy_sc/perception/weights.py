@@ -21,17 +21,20 @@ def shipped(name: str) -> Path:
     return Path(str(resources.files("uav_privacy_sc") / "weights" / name))
 
 
-def locate(name: str, weights: Path | str | None) -> Path:
-    """Return the weights file ``name``: shipped, or in the folder ``weights``, or ``weights`` itself if a file.
+def locate(name: str, weights: Path | str | None = None) -> Path:
+    """Return the weights file ``name``: the shipped one, or that in the folder ``weights``.
 
     Raises:
-        WeightsError: if there is no such file.
+        WeightsError: if the folder or the file is not there.
     """
-    path = shipped(name) if not weights else Path(weights)
-    path = path / name if path.is_dir() else path
-    if not path.is_file():
-        raise WeightsError(f"weights {path} do not exist; give an existing file, or none for the shipped weights")
-    return path
+    if not weights:
+        return shipped(name)
+    folder = Path(weights)
+    if not folder.is_dir():
+        raise WeightsError(f"weights {folder} is no folder; give one with detector.pt, codec.pt and inverter.pt")
+    if not (folder / name).is_file():
+        raise WeightsError(f"weights {folder} has no {name}; give a folder with detector.pt, codec.pt and inverter.pt")
+    return folder / name
 
 
 def checksum(path: Path) -> str:
