@@ -47,6 +47,7 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
         if node is not None:
             node.close()
         rclpy.try_shutdown()
+        stop.ignore()
 
 
 @contextmanager
@@ -71,6 +72,11 @@ class StopSignal:
 
     def _note(self, number: int, frame: Any) -> None:
         self.seen = True
+
+    def ignore(self) -> None:
+        """Let nothing come between here and the end: a finalizing interpreter restores handlers that kill."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
         """Put back the handlers that were there before."""
