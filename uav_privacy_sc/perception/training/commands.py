@@ -23,6 +23,9 @@ ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="CPU thread
 
 #: Seeds of the flights: training and test never share one.
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
+#: What the shipped weights were made with.
+TRAIN_FLIGHTS, TEST_FLIGHTS = 320, 25
+DETECTOR_STEPS, CODEC_STEPS = 2700, 2500
 
 
 @contextmanager
@@ -42,8 +45,8 @@ def _bar(what: str, total: int) -> Iterator[Any]:
 @app.command()
 def flights(
     out: OutOption = Path("out/training"),
-    train: Annotated[int, typer.Option(min=1, help="Training flights of 8 frames.")] = 320,
-    test: Annotated[int, typer.Option(min=1, help="Test flights of 4 frames.")] = 25,
+    train: Annotated[int, typer.Option(min=1, help="Training flights of 8 frames.")] = TRAIN_FLIGHTS,
+    test: Annotated[int, typer.Option(min=1, help="Test flights of 4 frames.")] = TEST_FLIGHTS,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
     """Render flights to OUT/train and OUT/test in VisDrone-DET layout, with masks."""
@@ -58,7 +61,7 @@ def flights(
 def detector(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 3600,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = DETECTOR_STEPS,
     threads: ThreadsOption = 2,
 ) -> None:
     """Train YOLO11n from scratch; writes detector.pt, which ultralytics opens too."""
@@ -77,7 +80,7 @@ def detector(
 def codec(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 2500,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = CODEC_STEPS,
     threads: ThreadsOption = 2,
 ) -> None:
     """Train encoder, decoder and the eavesdropper's inverter on OUT/detector.pt; writes codec.pt and inverter.pt."""
@@ -101,8 +104,8 @@ def codec(
 def card(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    detector_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = 3600,
-    codec_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = 2500,
+    detector_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = DETECTOR_STEPS,
+    codec_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = CODEC_STEPS,
 ) -> None:
     """Measure the weights in OUT on the test pictures in DATA and write OUT/card.json."""
     from uav_privacy_sc.perception.training.card import measure, write_card
@@ -118,3 +121,16 @@ def card(
         "codec": asdict(CodecTraining(steps=codec_steps)),
     }
     console.print(f"wrote {write_card(out, figures, training)}")
+
+
+@app.command("all")
+def everything(
+    data: Annotated[Path, typer.Option(help="Folder for the rendered flights.")] = Path("out/training"),
+    out: OutOption = Path("out/weights"),
+    threads: ThreadsOption = 2,
+) -> None:
+    """Make the shipped weights again: flights, detector, codec, inverter, card. Hours; resumes where it was stopped."""
+    flights(data, TRAIN_FLIGHTS, TEST_FLIGHTS, threads)
+    detector(data / "train", out, DETECTOR_STEPS, threads)
+    codec(data / "train", out, CODEC_STEPS, threads)
+    card(data / "test", out, DETECTOR_STEPS, CODEC_STEPS)
