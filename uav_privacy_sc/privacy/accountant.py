@@ -245,6 +245,16 @@ class Odometer:
             return None
         return max(0.0, self.ceiling_epsilon - self.spent().mission.epsilon)
 
+    @property
+    def releases(self) -> int:
+        """How many releases were recorded."""
+        return self._releases
+
+    @property
+    def mission_mu(self) -> float:
+        """Gaussian DP parameter of all that one object has been exposed to, pure epsilons included."""
+        return math.sqrt(self._mission.mu_squared + self._mission.pure_mu_squared)
+
     def history(self) -> Iterator[tuple[Expenditure, float]]:
         """Yield every recorded expenditure with the mission epsilon after it."""
         total = _Sum()
