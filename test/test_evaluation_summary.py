@@ -11,7 +11,7 @@ import pytest
 from fake_flight import fake_attacker, fake_decoder, fake_log
 
 from uav_privacy_sc import scene
-from uav_privacy_sc.evaluation.measures import FlightMeter, frames_to_show, location_error, truth_labels
+from uav_privacy_sc.evaluation.measures import FlightMeasures, FlightMeter, frames_to_show, location_error, truth_labels
 from uav_privacy_sc.evaluation.metrics import UNLABELLED
 from uav_privacy_sc.evaluation.summary import SourceFacts, summarize, write_metrics
 from uav_privacy_sc.flight import FlightConfig, FlightLog, FrameLog
@@ -156,7 +156,7 @@ def test_an_unbounded_epsilon_is_null_and_said_so() -> None:
 def test_pixels_in_ignored_regions_do_not_count() -> None:
     frame = fake_log(1, lost=()).frames[0]
     frame.truth_ignored = np.array([[0.0, 0.0, 0.5, 1.0]])
-    labels, kind = truth_labels(frame, (88, 160))
+    labels, kind = truth_labels(frame)
     assert kind == "masks"
     assert (labels[:, :80] == UNLABELLED).all() and (labels[:, 80:] != UNLABELLED).all()
 
@@ -177,6 +177,29 @@ def test_frames_to_show_are_complete_peopled_and_spread_out() -> None:
     assert len(shown) == 4 and shown[-1] == 29 and 0 not in shown and 5 not in shown
     assert min(np.diff(shown)) > 5
     assert frames_to_show(_no_frames()) == []
+
+
+def test_measures_do_not_depend_on_the_number_of_threads() -> None:
+    log = fake_log()
+    one, three = (
+        summarize(log, FlightMeter(fake_attacker, fake_decoder, np.random.default_rng(0), workers=workers).measure(log))
+        for workers in (1, 3)
+    )
+    assert one == three
+
+
+def test_what_was_measured_before_an_interruption_is_kept() -> None:
+    log, measures = fake_log(10, lost=()), FlightMeasures()
+
+    def stop_after_three() -> None:
+        if len(measures.frames) == 3:
+            raise KeyboardInterrupt
+
+    meter = FlightMeter(fake_attacker, fake_decoder, np.random.default_rng(0))
+    with pytest.raises(KeyboardInterrupt):
+        meter.measure(log, stop_after_three, measures)
+    assert [frame.index for frame in measures.frames] == [0, 1, 2]
+    assert summarize(log, measures)["frames_measured"] == 3
 
 
 def test_unprotected_pictures_are_kept_only_where_asked_for() -> None:

@@ -8,6 +8,7 @@ without having heard anything, the floor below which nothing more can be hidden 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import cv2
@@ -69,6 +70,17 @@ class FlightMeasures:
     sensitive_from: str = "detections"
     unprotected: dict[int, np.ndarray] = field(default_factory=dict)
 
+    def add(self, measured: _Measured) -> None:
+        """Take in what was measured in one more frame."""
+        self.frames.append(measured.frame)
+        self.sensitive_from = measured.sensitive_from
+        if measured.labelled != "nothing":
+            self.labelled = measured.labelled
+        for case, count in measured.confusions.items():
+            self.confusions[case] = self.confusions.get(case, 0) + count
+        if measured.unprotected is not None:
+            self.unprotected[measured.frame.index] = measured.unprotected
+
     def picture_mean(self, case: str, score: str) -> Score:
         """Return the mean over frames of one of the :class:`PictureScores` in one of :data:`EVE_CASES`."""
         found = [getattr(frame.pictures[case], score) for frame in self.frames if case in frame.pictures]
@@ -81,11 +93,23 @@ class FlightMeasures:
         return Missing("no annotations" if self.labelled == "nothing" else "no mask at the ground in a measured frame")
 
 
+@dataclass(frozen=True)
+class _Measured:
+    """What one frame adds to the measures of its flight."""
+
+    frame: FrameMeasures
+    confusions: dict[str, np.ndarray]
+    labelled: str
+    sensitive_from: str
+    unprotected: np.ndarray | None
+
+
 class FlightMeter:
     """Measures a flight frame by frame.
 
-    ``attacker`` and ``decoder`` may be None: what needs them is then absent. ``rng`` draws the noise of the
-    repeated, unprotected transmissions. ``keep`` are the frame indices whose unprotected reconstruction is kept.
+    ``attacker`` and ``decoder`` may be None: what needs them is then absent; they are called from ``workers`` threads.
+    ``rng`` seeds the noise of the repeated, unprotected transmissions, a stream of its own for every frame.
+    ``keep`` are the frame indices whose unprotected reconstruction is kept.
     """
 
     def __init__(
@@ -94,73 +118,71 @@ class FlightMeter:
         decoder: Decoder | None,
         rng: np.random.Generator,
         keep: Collection[int] = (),
+        workers: int = 1,
     ) -> None:
         self._attacker = attacker
         self._decoder = decoder
-        self._rng = rng
+        self._seed = int(rng.integers(2**63))
         self._keep = frozenset(keep)
-        self._blind: np.ndarray | None = None
+        self._workers = workers
+        self._blind: dict[tuple[int, ...], np.ndarray] = {}
 
-    def measure(self, log: FlightLog, progress: Callable[[], None] = lambda: None) -> FlightMeasures:
-        """Measure every frame whose pictures the log still holds; ``progress`` is called after each."""
-        measures = FlightMeasures()
+    def measure(
+        self, log: FlightLog, progress: Callable[[], None] = lambda: None, into: FlightMeasures | None = None
+    ) -> FlightMeasures:
+        """Measure every frame whose pictures the log still holds; ``progress`` is called after each.
+
+        ``into`` holds what was measured so far even when an exception, such as KeyboardInterrupt, ends this early.
+        """
+        measures = FlightMeasures() if into is None else into
+        frames = [frame for frame in log.frames if frame.image is not None]
         start_ns = log.frames[0].stamp_ns if log.frames else 0
-        for frame in log.frames:
-            if frame.image is not None:
-                measures.frames.append(self._frame(frame, (frame.stamp_ns - start_ns) / 1e9, measures))
+        pool = ThreadPoolExecutor(self._workers)
+        try:
+            for measured in pool.map(lambda frame: self._frame(frame, (frame.stamp_ns - start_ns) / 1e9), frames):
+                measures.add(measured)
                 progress()
+        finally:
+            pool.shutdown(cancel_futures=True)
         return measures
 
-    def _frame(self, frame: FrameLog, time_s: float, measures: FlightMeasures) -> FrameMeasures:
-        pictures = self._pictures(frame, measures)
-        accuracy = self._accuracy(frame, measures)
-        return FrameMeasures(frame.index, time_s, pictures, accuracy, location_error(frame))
+    def _frame(self, frame: FrameLog, time_s: float) -> _Measured:
+        rng = np.random.default_rng((self._seed, frame.index))
+        unprotected = self._attack_unprotected(frame, rng)
+        truth, labelled = truth_labels(frame)
+        masks = {} if truth is None else self._masks(frame, rng)
+        confusions = {case: metrics.confusion(mask, truth) for case, mask in masks.items() if truth is not None}
+        accuracy = {case: metrics.category_accuracy(count) for case, count in confusions.items()}
+        pictures = self._pictures(frame, unprotected)
+        return _Measured(
+            FrameMeasures(frame.index, time_s, pictures, accuracy, location_error(frame)),
+            confusions,
+            labelled,
+            "detections" if frame.truth_objects is None else "truth",
+            unprotected if frame.index in self._keep else None,
+        )
 
-    def _pictures(self, frame: FrameLog, measures: FlightMeasures) -> dict[str, PictureScores]:
-        reconstructions: dict[str, np.ndarray] = {}
-        if frame.eve_reconstruction is not None:
-            reconstructions["with_protection"] = frame.eve_reconstruction
-        unprotected = self._attack_unprotected(frame)
+    def _pictures(self, frame: FrameLog, unprotected: np.ndarray | None) -> dict[str, PictureScores]:
+        reconstructions = {"with_protection": frame.eve_reconstruction, "without_protection": unprotected}
         if unprotected is not None:
-            reconstructions["without_protection"] = unprotected
             reconstructions["blind"] = self._draw_blind(frame)
-            if frame.index in self._keep:
-                measures.unprotected[frame.index] = unprotected
         objects = frame.truth_objects if frame.truth_objects is not None else frame.percept_objects
-        measures.sensitive_from = "detections" if frame.truth_objects is None else "truth"
-        return {case: score_picture(picture, frame, objects) for case, picture in reconstructions.items()}
+        found = {case: picture for case, picture in reconstructions.items() if picture is not None}
+        return {case: score_picture(picture, frame, objects) for case, picture in found.items()}
 
-    def _attack_unprotected(self, frame: FrameLog) -> np.ndarray | None:
+    def _attack_unprotected(self, frame: FrameLog, rng: np.random.Generator) -> np.ndarray | None:
         if self._attacker is None or frame.raw_features is None or frame.eve_snr_db is None:
             return None
-        return self._attacker(self._send(frame.raw_features, frame.eve_snr_db))
+        return self._attacker(_send(frame.raw_features, frame.eve_snr_db, rng))
 
     def _draw_blind(self, frame: FrameLog) -> np.ndarray:
         assert self._attacker is not None and frame.raw_features is not None
-        if (
-            self._blind is None
-            or frame.eve_reconstruction is None
-            or self._blind.shape != frame.eve_reconstruction.shape
-        ):
-            self._blind = self._attacker(np.zeros_like(frame.raw_features))
-        return self._blind
+        shape = frame.raw_features.shape
+        if shape not in self._blind:
+            self._blind[shape] = self._attacker(np.zeros_like(frame.raw_features))
+        return self._blind[shape]
 
-    def _send(self, features: np.ndarray, snr_db: float) -> np.ndarray:
-        return transmit_features(features, 1.0, BlockState.from_gain_db(snr_db), self._rng)
-
-    def _accuracy(self, frame: FrameLog, measures: FlightMeasures) -> dict[str, Score]:
-        if frame.ground_mask is None:
-            return {}
-        truth, labelled = truth_labels(frame, frame.ground_mask.shape)
-        if truth is None:
-            return {}
-        measures.labelled = labelled
-        counts = {case: metrics.confusion(mask, truth) for case, mask in self._masks(frame).items()}
-        for case, count in counts.items():
-            measures.confusions[case] = measures.confusions.get(case, 0) + count
-        return {case: metrics.category_accuracy(count) for case, count in counts.items()}
-
-    def _masks(self, frame: FrameLog) -> dict[str, np.ndarray]:
+    def _masks(self, frame: FrameLog, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Return the mask of each ground case: as flown, from descriptors alone, and from unprotected messages."""
         assert frame.ground_mask is not None
         masks = {"received": frame.ground_mask}
@@ -169,9 +191,13 @@ class FlightMeter:
         received = scene.no_objects() if frame.ground_objects is None else frame.ground_objects
         masks["descriptors_only"] = self._decoder(np.zeros_like(frame.raw_features), received)
         if frame.percept_objects is not None:
-            raw = self._send(frame.raw_features, frame.ground_snr_db)
+            raw = _send(frame.raw_features, frame.ground_snr_db, rng)
             masks["without_protection"] = self._decoder(raw, frame.percept_objects)
         return masks
+
+
+def _send(features: np.ndarray, snr_db: float, rng: np.random.Generator) -> np.ndarray:
+    return transmit_features(features, 1.0, BlockState.from_gain_db(snr_db), rng)
 
 
 def score_picture(picture: np.ndarray, frame: FrameLog, objects: np.ndarray | None) -> PictureScores:
@@ -195,8 +221,14 @@ def _sensitive(objects: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray
     return pixels if pixels.any() else Missing("no pedestrian or people in a measured frame")
 
 
-def truth_labels(frame: FrameLog, shape: tuple[int, int]) -> tuple[np.ndarray | None, str]:
-    """Return the true classes on the ground's grid and whether they come from ``masks``, ``boxes`` or ``nothing``."""
+def truth_labels(frame: FrameLog) -> tuple[np.ndarray | None, str]:
+    """Return the true classes on the grid of the ground's mask, and whether they come from ``masks`` or ``boxes``.
+
+    They are None, and come from ``nothing``, where the ground made no mask or nothing is known.
+    """
+    if frame.ground_mask is None:
+        return None, "nothing"
+    shape = frame.ground_mask.shape
     if frame.truth_mask is not None:
         labels = metrics.resize_labels(frame.truth_mask, shape).copy()
         labels[_ignored(frame, shape)] = metrics.UNLABELLED
