@@ -146,19 +146,12 @@ def test_a_kept_point_is_released_unchanged() -> None:
 
 def test_the_private_test_is_as_private_as_it_claims() -> None:
     """The chance of every answer sequence changes by at most e^epsilon_test when the path moves by one unit."""
-    config = predictive.PredictiveConfig(threshold=3.0, test_ratio=0.5)
+    config, rng = predictive.PredictiveConfig(threshold=3.0, test_ratio=0.5), RandomStreams(seed=4).location
     answers = []
     for cell in (4, 5):
-        tracks, rng = predictive.PredictiveLocation(config), RandomStreams(seed=cell).location
-        released = np.array([2.5 / 16, 2.5 / 16])
-        center = np.array([(cell + 0.5) / 16, 2.5 / 16])
-        first_yes = []
-        for _ in range(20000):
-            epoch = tracks._start(released, 34, 2.0, rng)
-            tracks._epochs = {0: epoch}
-            hits = [bool(tracks._stale(center[None], [0], rng)[0]) for _ in range(4)]
-            first_yes.append(hits.index(True) if any(hits) else 4)
-        answers.append(np.bincount(first_yes, minlength=5) / 20000)
+        centers = np.tile([(cell + 0.5) / 16, 2.5 / 16], (20000, 1))
+        kept = predictive.frames_kept(config, centers, [2.5 / 16, 2.5 / 16], 2.0, 4, rng)
+        answers.append(np.bincount(kept.astype(int), minlength=5) / 20000)
     ratio = np.log(answers[1] / answers[0])
     assert np.abs(ratio).max() <= 1.0 + 0.06
     assert np.abs(ratio).max() > 0.1, "the test does not look at the position at all"

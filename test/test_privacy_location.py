@@ -139,10 +139,15 @@ def test_replacement_epsilon_is_the_worst_ratio_of_eq18(epsilon_l: float, size: 
     assert worst <= 2 * max(size - 1, 0) * epsilon_l + 1e-12
 
 
-def test_one_grid_step_costs_at_most_epsilon_l() -> None:
-    for epsilon_l in (0.1, 1.0, 5.0):
-        here, there = np.log(eq18((0, 3), epsilon_l, 8)), np.log(eq18((1, 3), epsilon_l, 8))
-        assert np.abs(here - there).max() <= epsilon_l + 1e-12
+@pytest.mark.parametrize("epsilon_l", [0.01, 0.1, 1.0, 5.0, 50.0])
+def test_one_grid_step_costs_at_most_epsilon_l_and_at_least_half_of_it(epsilon_l: float) -> None:
+    exact = location.grid_step_epsilon(epsilon_l, 8)
+    assert epsilon_l / 2 <= exact + 1e-12
+    assert exact <= epsilon_l
+    if epsilon_l < 10:
+        tables = np.array([[np.log(eq18((a, b), epsilon_l, 8)) for a in range(8)] for b in range(8)])
+        assert exact == pytest.approx(np.abs(np.diff(tables, axis=0)).max(), abs=1e-9)
+        assert exact == pytest.approx(np.abs(np.diff(tables, axis=1)).max(), abs=1e-9)
 
 
 def test_no_objects_is_a_valid_release(rng: np.random.Generator) -> None:

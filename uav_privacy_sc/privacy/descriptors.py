@@ -72,10 +72,18 @@ def pad_objects(objects: np.ndarray, config: DescriptorConfig, rng: np.random.Ge
     """
     if config.count_epsilon is None:
         return objects
-    noise = int(two_sided_geometric(config.count_epsilon, (), rng))
-    number = max(0, len(objects) + config.count_margin + noise)
+    number = int(padded_numbers(len(objects), config, (), rng))
     everyone = np.concatenate([rng.permutation(objects)[:number], _dummies(max(0, number - len(objects)), rng)])
     return rng.permutation(everyone)
+
+
+def padded_numbers(
+    count: int, config: DescriptorConfig, shape: tuple[int, ...], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return draws of the number that is released for ``count`` objects; ``count`` itself without ``count_epsilon``."""
+    if config.count_epsilon is None:
+        return np.full(shape, count, np.int64)
+    return np.maximum(count + config.count_margin + two_sided_geometric(config.count_epsilon, shape, rng), 0)
 
 
 def release_descriptors(objects: np.ndarray, config: DescriptorConfig, streams: RandomStreams) -> np.ndarray:

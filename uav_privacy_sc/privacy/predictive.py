@@ -136,21 +136,21 @@ class PredictiveLocation:
 
     def _stale(self, centers: FloatArray, keys: list[int], rng: np.random.Generator) -> NDArray[np.bool_]:
         """Ask the test of every running epoch; tracks without one are stale."""
-        stale = np.ones(len(keys), bool)
-        noise = rng.laplace(size=len(keys))
-        for row, key in enumerate(keys):
-            epoch = self._epochs.get(key)
-            if epoch is not None:
-                distance = self._distance(centers[row], epoch.center)
-                stale[row] = distance + noise[row] * epoch.query_scale >= epoch.threshold
+        stale = np.array([key not in self._epochs for key in keys], bool)
+        running = [self._epochs[key] for key in keys if key in self._epochs]
+        if running:
+            released = np.array([epoch.center for epoch in running])
+            table = np.array([(epoch.query_scale, epoch.threshold) for epoch in running])
+            query = self._distance(centers[~stale], released) + rng.laplace(size=len(running)) * table[:, 0]
+            stale[~stale] = query >= table[:, 1]
         return stale
 
-    def _distance(self, center: FloatArray, released: FloatArray) -> float:
-        """Return the distance in the metric and unit of the branch's guarantee."""
+    def _distance(self, centers: FloatArray, released: FloatArray) -> FloatArray:
+        """Return ``(M,)`` distances in the metric and unit of the branch's guarantee."""
         if self.config.branch == "grid":
-            cells = location.grid_cells([center, released], self.config.grid_size)
-            return float(np.abs(cells[0] - cells[1]).sum())
-        return float(np.hypot(*(center.clip(0.0, 1.0) - released)) * self.config.scale)
+            size = self.config.grid_size
+            return np.abs(location.grid_cells(centers, size) - location.grid_cells(released, size)).sum(axis=1) * 1.0
+        return np.hypot(*(centers.clip(0.0, 1.0) - released).T) * self.config.scale
 
     def _start(self, center: FloatArray, cell: int, epsilon_l: float, rng: np.random.Generator) -> _Epoch:
         """Start an epoch: a third of its test budget for the threshold, two thirds for the queries."""
@@ -164,3 +164,32 @@ class PredictiveLocation:
         limit = self._frame - self.config.forget_after
         for key in [key for key, epoch in self._epochs.items() if epoch.last_frame < limit]:
             del self._epochs[key]
+
+
+def frames_kept(
+    config: PredictiveConfig,
+    centers: ArrayLike,
+    released: ArrayLike,
+    epsilon_l: float,
+    frames: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return how many frames resting tracks keep a released point, at most ``frames``: to choose a threshold, or audit.
+
+    Args:
+        config: the test.
+        centers: ``(M, 2)`` true centres, one track each.
+        released: ``(2,)`` the point that all of them have released.
+        epsilon_l: budget of the release; the test's is ``test_ratio`` of it.
+        frames: how long to look.
+        rng: the generator of the location stream.
+    """
+    centers = np.asarray(centers, np.float64).reshape(-1, 2)
+    tracks, keys = PredictiveLocation(config), list(range(len(centers)))
+    point = np.asarray(released, np.float64)
+    tracks._epochs = {key: tracks._start(point, -1, epsilon_l, rng) for key in keys}
+    kept, alive = np.zeros(len(keys)), np.ones(len(keys), bool)
+    for _ in range(frames):
+        alive &= ~tracks._stale(centers, keys, rng)
+        kept += alive
+    return kept
