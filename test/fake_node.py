@@ -8,7 +8,7 @@ import sys
 from conftest import FakeStages
 
 from uav_privacy_sc import graph
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 
 
 def main(name: str) -> int:
@@ -19,4 +19,4 @@ def main(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    leave(main(sys.argv[1]))

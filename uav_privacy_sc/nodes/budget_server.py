@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from uav_privacy_sc.control.bcd import OperatingPoint
 from uav_privacy_sc.control.policy import select_policy
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.parameters import parameter
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.pipeline import BudgetStage
 from uav_privacy_sc.release import BUDGET_NAMES
 
@@ -133,7 +132,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(BudgetServerNode, BudgetServerNode.NAME))
+    leave(run(BudgetServerNode, BudgetServerNode.NAME))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from uav_privacy_sc.data.sources import Source, SourceFrame, open_source
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.conversion import make_header, picture_to_message
 from uav_privacy_sc.nodes.parameters import parameter
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class CameraNode(StageNode[CameraConfig]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(CameraNode, CameraNode.NAME))
+    leave(run(CameraNode, CameraNode.NAME))
 
 
 if __name__ == "__main__":

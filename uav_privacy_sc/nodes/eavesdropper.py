@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from uav_privacy_sc.nodes.conversion import (
 )
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class EavesdropperNode(StageNode[EavesdropperConfig]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(EavesdropperNode, EavesdropperNode.NAME))
+    leave(run(EavesdropperNode, EavesdropperNode.NAME))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from uav_privacy_sc.nodes.conversion import (
 from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.palette import overlay
 
 
@@ -75,7 +74,7 @@ class GroundNode(StageNode[GroundConfig]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(GroundNode, GroundNode.NAME))
+    leave(run(GroundNode, GroundNode.NAME))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from uav_privacy_sc.nodes.conversion import (
 )
 from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.parameters import parameter
-from uav_privacy_sc.nodes.process import discovery, run
+from uav_privacy_sc.nodes.process import discovery, leave, run
 from uav_privacy_sc.pipeline import LinkStage, Reception
 
 ANNOUNCE_PERIOD_S = 0.5
@@ -148,7 +147,7 @@ class LinkNode(StageNode[LinkParameters]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(LinkNode, LinkNode.NAME))
+    leave(run(LinkNode, LinkNode.NAME))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.conversion import objects_to_message, picture_from_message, stamp_ns, tensor_to_message
 from uav_privacy_sc.nodes.parameters import parameter
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 
 DEVICE = "torch device: auto, cpu or cuda:N"
 WEIGHTS = "folder of the networks' weights; empty for the shipped ones"
@@ -65,7 +64,7 @@ class PerceptionNode(StageNode[PerceptionConfig]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(PerceptionNode, PerceptionNode.NAME))
+    leave(run(PerceptionNode, PerceptionNode.NAME))
 
 
 if __name__ == "__main__":

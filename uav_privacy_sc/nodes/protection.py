@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from uav_privacy_sc.nodes.conversion import (
 )
 from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.parameters import parameter
-from uav_privacy_sc.nodes.process import run
+from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.pipeline import ProtectionConfig, ProtectionError, ProtectStage
 from uav_privacy_sc.privacy.accountant import Odometer
 from uav_privacy_sc.privacy.budget_map import RULES, BudgetMapConfig
@@ -138,7 +137,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
 
 def main() -> None:
     """Run the node as a process."""
-    sys.exit(run(ProtectionNode, ProtectionNode.NAME))
+    leave(run(ProtectionNode, ProtectionNode.NAME))
 
 
 if __name__ == "__main__":
