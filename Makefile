@@ -28,7 +28,7 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(SUITABLE)' 2>/dev/null &&
 
 READY := $(VENV)/.ready-$(ROS)
 READY_DEV := $(VENV)/.ready-dev-$(ROS)
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .PHONY: help demo test lint weights clean
 
@@ -37,7 +37,7 @@ help:
 
 $(READY): requirements.txt requirements-ros.txt constraints.txt constraints-ros.txt setup.py
 	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.10 to 3.13 with venv found; name one: make PYTHON=/path/to/python3" >&2; exit 2; }
-	@echo "Setting up $(VENV) with $$($(PYTHON) --version), ROS 2: $(ROS). A few minutes, once."
+	@echo "Setting up $(VENV) with $$($(PYTHON) --version), ROS 2: $(ROS). Once; torch alone is gigabytes, so give it some minutes."
 	$(PYTHON) -m venv --clear $(VENV_FLAGS) $(VENV)
 	$(PIP_INSTALL) -r requirements.txt $(ROS_REQUIREMENTS)
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
