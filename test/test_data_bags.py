@@ -59,6 +59,7 @@ def test_a_bag_gives_its_pictures_with_the_stamps_of_their_headers(tmp_path: Pat
     messages = [_raw(RGB, stamp_ns=77), _raw(RGB, stamp_ns=99), _raw(RGB, stamp_ns=0)]
     with open_source(_bag(tmp_path / "bag", {"/camera/image_raw": messages}, storage)) as source:
         frames = list(source)
+    source.close()
     assert (source.length, source.kind) == (3, "bag")
     assert source.rate_hz == pytest.approx(10.0, rel=0.01)
     assert [frame.stamp_ns for frame in frames] == [77, 99, 10**9 + 2 * 10**8]

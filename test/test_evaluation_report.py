@@ -139,6 +139,12 @@ def test_the_headline_follows_the_numbers(flight: tuple) -> None:
     assert f"ε = {summary['privacy']['spent']['mission']['epsilon']:.1f}" in headline.what_it_cost(summary)
 
 
+def test_a_flight_without_detections_does_not_claim_that_nobody_lost_privacy(flight: tuple) -> None:
+    spent = {**flight[2]["privacy"]["spent"], "mission": {"epsilon": 0.0, "delta": 1e-5}}
+    summary = {**flight[2], "privacy": {**flight[2]["privacy"], "spent": spent}}
+    assert "no object was detected, so none's privacy was counted" in headline.what_it_cost(summary)
+
+
 def test_protection_that_does_not_protect_is_not_praised(flight: tuple) -> None:
     summary = {**flight[2], "eavesdropper": {**flight[2]["eavesdropper"]}}
     summary["eavesdropper"]["with_protection"] = summary["eavesdropper"]["without_protection"]

@@ -37,11 +37,11 @@ def print_lines(lines: Sequence[tuple[str, str]]) -> None:
         results.print(line, markup=False)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
-    """Print a table, first column to the left and numbers to the right."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> None:
+    """Print a table: the first ``words`` columns to the left, the numbers after them to the right."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+        table.add_column(head, justify="left" if place < words else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     results.print(table)

@@ -23,6 +23,7 @@ from uav_privacy_sc.evaluation.summary import SourceFacts, summarize, write_metr
 from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog
 from uav_privacy_sc.graph import config_file, fly
 from uav_privacy_sc.pipeline import BudgetStage
+from uav_privacy_sc.privacy.ledger import LedgerError
 
 _NETWORKS_AT_ONCE = 2
 BAG, METRICS, REPORT = "bag", "metrics.json", "report.html"
@@ -148,7 +149,10 @@ def _fly(order: FlightOrder, source: Source, policy: ScenarioPolicy, bar: Progre
 
     fixed = order.epsilon_v is not None or order.epsilon_l is not None
     stages = {"budget_server": BudgetStage(policy)} if fixed else {}
-    return fly(source, order.config, observe, order.out / BAG, stages=stages)
+    try:
+        return fly(source, order.config, observe, order.out / BAG, stages=stages)
+    except LedgerError as error:
+        raise BadInput(str(error)) from None
 
 
 def _measure(order: FlightOrder, log: FlightLog, bar: Progress, workers: int) -> FlightMeasures:

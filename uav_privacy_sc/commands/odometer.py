@@ -62,4 +62,4 @@ def _print(ledger: Path, report: Report) -> None:
         for unit, guarantee in spent.items()
         if guarantee is not None
     ]
-    print_table(("unit", "what it bounds", "epsilon", "delta"), rows)
+    print_table(("unit", "what it bounds", "epsilon", "delta"), rows, words=2)

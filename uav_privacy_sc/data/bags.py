@@ -30,17 +30,20 @@ class BagSource(Source):
         self, reader: AnyReader, topic: Connection, name: str, rate_hz: float | None, max_frames: int | None
     ) -> None:
         super().__init__(name, rate_hz or _rate(reader, topic.msgcount), topic.msgcount, max_frames)
-        self._reader = reader
+        self._reader: AnyReader | None = reader
         self._topic = topic
         self._own_clock = rate_hz is not None
 
     def _frames(self) -> Iterator[SourceFrame]:
-        messages = self._reader.messages([self._topic])
+        reader = self._reader
+        if reader is None:
+            raise SourceError(f"{self.name} is closed")
+        messages = reader.messages([self._topic])
         index = 0
         while True:
             try:
                 connection, recorded_ns, data = next(messages)
-                message: Any = self._reader.deserialize(data, connection.msgtype)
+                message: Any = reader.deserialize(data, connection.msgtype)
             except StopIteration:
                 return
             except Exception as error:  # a damaged chunk surfaces as whatever the storage raises
@@ -58,8 +61,10 @@ class BagSource(Source):
             return SourceFrame(index, stamp_ns, None, f"{self._topic.topic} message {index}: {error}")
 
     def close(self) -> None:
-        """Close the bag."""
-        self._reader.close()
+        """Close the bag; a second time does nothing."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def picture(message: Any) -> np.ndarray:

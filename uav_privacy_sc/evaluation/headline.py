@@ -77,7 +77,9 @@ def what_it_cost(summary: Summary) -> str:
             text += ")" if alone is None else f", {alone:.0%} from the descriptors alone)"
         parts.append(text)
     mission = summary["privacy"]["spent"]["mission"]
-    if mission["epsilon"] is not None:
+    if mission["epsilon"] == 0.0:
+        parts.append(f"{'no' if parts else 'No'} object was detected, so none's privacy was counted")
+    elif mission["epsilon"] is not None:
         parts.append(
             f"{'the' if parts else 'The'} flight has spent ε = {number(mission['epsilon'], 1)} of one object's privacy "
             f"(δ = {delta_text(mission['delta'])})"

@@ -243,6 +243,8 @@ def _unprotected(summary: Summary) -> list[str]:
         "no ε above covers them.",
         "ε of a cell is about one cell of one frame. An object covers many cells and stays for many frames; "
         "what that adds up to is the ε of object, frame and mission.",
+        "ε of object and mission count the objects that were detected. One that the detector missed is covered by ε of "
+        "the frame only.",
         "That something is transmitted, when and how often, is visible to anyone who listens.",
         "Nothing here is encrypted. The eavesdropper hears over its own channel what the ground hears over its; "
         "only the noise stands between it and the picture.",
