@@ -155,7 +155,7 @@ def test_cost_composes_over_the_cells_an_object_covers() -> None:
     cells = scene.coverage(scene.corners(objects), (10, 20)).sum(axis=(1, 2))
     assert cost.cell == pytest.approx(mu)
     assert cost.frame == pytest.approx(mu * np.sqrt(200))
-    np.testing.assert_allclose(cost.objects, mu * np.sqrt(cells))
+    np.testing.assert_allclose(cost.objects, mu * np.sqrt(cells), rtol=1e-6)
     assert cost.object == cost.objects.max()
 
 
@@ -192,3 +192,22 @@ def test_a_mechanism_can_be_added_by_name(rng: np.random.Generator, monkeypatch:
 def test_a_wrong_setting_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{field} must"):
         VisualConfig(**{field: value})
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
+def test_tabulated_sigma_is_never_below_the_exact_one_and_hardly_above(delta: float) -> None:
+    epsilon = np.exp(np.random.default_rng(0).uniform(np.log(1e-4), np.log(1e3), (100, 200)))
+    epsilon[0, :2] = 1e-4, 1e3
+    ratio = visual.sigma_map(epsilon, VisualConfig(delta=delta)) / calibration.gaussian_sigma(epsilon, delta, 2.0)
+    assert ratio.min() >= 1.0
+    assert ratio.max() <= 1 + 1e-6
+    outside = np.array([[1e-5, 2e3]])
+    exact = calibration.gaussian_sigma(outside, delta, 2.0)
+    np.testing.assert_array_equal(visual.sigma_map(outside, VisualConfig(delta=delta)), exact)
+
+
+def test_huge_finite_features_are_clipped_and_released(rng: np.random.Generator) -> None:
+    features = np.full((16, 2, 2), 3e38, np.float32)
+    released = visual.release(features, np.full((2, 2), 1e3), VisualConfig(), rng)
+    assert np.isfinite(released).all()
+    assert released.mean() == pytest.approx(0.25, abs=0.05)

@@ -107,19 +107,18 @@ def budget_map(
     """
     config = BudgetMapConfig() if config is None else config
     epsilon_v = float(positive("epsilon_v", epsilon_v))
-    labels = _labels(objects)
     background = config.kappa_bg * epsilon_v
     epsilon = np.full(grid_shape, background)
     if not len(objects):
         return epsilon
-    context = config.kappa_ctx * epsilon_v
-    levels = np.maximum(config.class_factors * epsilon_v, config.epsilon_min)[labels]
+    context, table = config.kappa_ctx * epsilon_v, np.maximum(config.class_factors * epsilon_v, config.epsilon_min)
     if config.rule == "algorithm1":
-        context, levels = min(context, background), np.minimum(levels, background)
-    boxes = scene.corners(objects)
-    rings = _context_boxes(boxes, labels, config.expansions)
+        context, table = min(context, background), np.minimum(table, background)
+    labels = _labels(objects)
+    levels = table[labels]
+    rings = _context_rings(objects, config.expansions[labels])
     order = np.argsort(-levels, kind="stable")  # from the largest to the smallest: an overlap keeps the smallest
-    ranges = scene.grid_boxes(np.concatenate([rings, boxes[order]]), grid_shape)
+    ranges = scene.grid_boxes(scene.corners(np.concatenate([rings, objects[order]])), grid_shape)
     _paint(epsilon, ranges, [context] * len(rings) + levels[order].tolist())
     return epsilon
 
@@ -139,14 +138,13 @@ def object_cells(objects: np.ndarray, values: FloatArray) -> FloatArray:
     return np.maximum(table[v2, u2] - table[v1, u2] - table[v2, u1] + table[v1, u1], 0.0)
 
 
-def _context_boxes(boxes: FloatArray, labels: np.ndarray, expansions: FloatArray) -> FloatArray:
-    """Return the expanded boxes of the sensitive objects; objects are painted over them, which leaves the ring."""
-    factor = expansions[labels]
+def _context_rings(objects: np.ndarray, factor: FloatArray) -> np.ndarray:
+    """Return the sensitive objects with expanded boxes; objects are painted over them, which leaves the ring."""
     ringed = factor > 1
-    low, high = boxes[ringed, :2], boxes[ringed, 2:]
-    with np.errstate(invalid="ignore"):  # infinite boxes become NaN and cover nothing
-        center, half = (low + high) / 2, (high - low) / 2 * factor[ringed, None]
-    return np.concatenate([center - half, center + half], axis=1)
+    rings, factor = objects[ringed], factor[ringed]
+    rings["w"] *= factor
+    rings["h"] *= factor
+    return rings
 
 
 def _paint(epsilon: FloatArray, ranges: np.ndarray, levels: list[float]) -> None:
@@ -156,11 +154,11 @@ def _paint(epsilon: FloatArray, ranges: np.ndarray, levels: list[float]) -> None
 
 
 def _labels(objects: np.ndarray) -> np.ndarray:
-    labels = np.asarray(objects["label"], np.int64)
+    labels = objects["label"].astype(np.uint32)  # a negative label becomes a huge one
     last = len(scene.OBJECT_CLASSES) - 1
-    for extreme in (labels.min(initial=0), labels.max(initial=0)):
-        if not 0 <= extreme <= last:
-            raise ValueError(f"label must be in 0..{last}, got {extreme}; see scene.OBJECT_CLASSES")
+    if labels.max() > last:
+        strange = objects["label"][labels > last][0]
+        raise ValueError(f"label must be in 0..{last}, got {strange}; see scene.OBJECT_CLASSES")
     return labels
 
 

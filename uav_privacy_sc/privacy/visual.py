@@ -26,7 +26,9 @@ from .domain import FloatArray, choice, positive, probability, whole
 
 MAP_SOURCES = ("detections", "released")
 
-_BLOCK = 16  # channels handled at a time
+_FLOAT32_STEP = float(np.finfo(np.float32).eps)
+_TABLE_FROM, _TABLE_TO, _KNOTS_PER_LOG = 1e-4, 1e3, 1000
+_TABLE_MARGIN = 4e-7  # above the error of linear interpolation between knots, about 1e-3^2 / 8
 
 
 @dataclass(frozen=True)
@@ -195,41 +197,53 @@ def clip_scale(features: NDArray[np.float32], c_clip: float) -> NDArray[np.float
         ValueError: a NaN or infinite feature.
     """
     squares = np.einsum("chw,chw->hw", features, features)
-    if not np.isfinite(squares).all():  # NaN, infinity, or a finite value whose square overflows
+    if not squares.max(initial=0.0) < np.inf:  # NaN, infinity, or a finite value whose square overflows
         if not np.isfinite(features).all():
             raise ValueError("features hold NaN or infinity; drop the frame")
         squares = np.einsum("chw,chw->hw", features, features, dtype=np.float64)
-    norm = np.sqrt(squares) * (1 + (len(features) + 8) * np.finfo(np.float32).eps)
-    return (c_clip / np.maximum(norm, c_clip)).astype(np.float32)
+    norm = np.sqrt(squares) * (1 + (len(features) + 8) * _FLOAT32_STEP)
+    return (c_clip / np.maximum(norm, c_clip)).astype(np.float32, copy=False)
 
 
 def sigma_map(epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
-    """Return the ``(rows, columns)`` noise deviation of every cell; solved once for every distinct epsilon.
+    """Return the ``(rows, columns)`` noise deviation of every cell.
+
+    Analytic deviations are interpolated in a table over log epsilon and rounded up: at most 1e-6 above the exact value,
+    never below it. Outside the table each distinct epsilon is solved for.
 
     Raises:
         ValueError: an epsilon that is NaN, infinite or not above 0.
     """
+    low, high = float(epsilon_map.min()), float(epsilon_map.max())
+    if config.calibration == "analytic" and low >= _TABLE_FROM and high <= _TABLE_TO:
+        values, slopes = _sigma_table(config.delta, config.sensitivity)
+        position = (np.log(epsilon_map) - np.log(_TABLE_FROM)) * _KNOTS_PER_LOG
+        knot = position.astype(np.intp)
+        return values[knot] + (position - knot) * slopes[knot]
     distinct, inverse = np.unique(epsilon_map, return_inverse=True)
     positive("epsilon_map", distinct)
-    sigma = _sigmas(tuple(distinct.tolist()), config.delta, config.sensitivity, config.calibration)
+    sigma = gaussian_sigma(distinct, config.delta, config.sensitivity, config.calibration)
     return sigma[inverse].reshape(epsilon_map.shape)
 
 
-@lru_cache(maxsize=256)
-def _sigmas(epsilons: tuple[float, ...], delta: float, sensitivity: float, method: str) -> FloatArray:
-    return np.asarray(gaussian_sigma(np.array(epsilons), delta, sensitivity, method))
+@lru_cache(maxsize=8)
+def _sigma_table(delta: float, sensitivity: float) -> tuple[FloatArray, FloatArray]:
+    """Return deviations at evenly spaced log epsilons and their differences, one knot beyond the end."""
+    knots = int(np.ceil(np.log(_TABLE_TO / _TABLE_FROM) * _KNOTS_PER_LOG)) + 2
+    epsilon = _TABLE_FROM * np.exp(np.arange(knots) / _KNOTS_PER_LOG)
+    values = gaussian_sigma(epsilon, delta, sensitivity) * (1 + _TABLE_MARGIN)
+    return values, np.diff(values, append=values[-1])
 
 
 def _add_scaled(
-    noise: NDArray[np.float32], sigma: NDArray[np.float32], features: NDArray[np.float32], scale: NDArray[np.float32]
+    noise: NDArray[np.float32], sigma: FloatArray, features: NDArray[np.float32], scale: NDArray[np.float32]
 ) -> None:
-    """Turn ``noise`` into ``noise * sigma + features * scale`` in place, by blocks of channels that fit the cache."""
-    clipped = np.empty((min(_BLOCK, len(features)), *scale.shape), np.float32)
-    for start in range(0, len(features), _BLOCK):
-        block = noise[start : start + _BLOCK]
-        part = np.multiply(features[start : start + _BLOCK], scale, out=clipped[: len(block)])
-        block *= sigma
-        block += part
+    """Turn ``noise`` into ``noise * sigma + features * scale`` in place, without another tensor."""
+    if scale.min(initial=1.0) < 1e-20:  # such features would overflow the noise below
+        features, scale = features * scale, np.ones_like(scale)
+    noise *= (sigma / scale).astype(np.float32)
+    noise += features
+    noise *= scale
 
 
 class CellGaussian:
@@ -245,7 +259,7 @@ class CellGaussian:
             counts = lattice.cut(features * scale, config.lattice_step, config.c_clip)
             return lattice.decode(lattice.add_noise(counts, sigma, config.lattice_step, rng), config.lattice_step)
         noisy = rng.standard_normal(features.shape, dtype=np.float32)
-        _add_scaled(noisy, sigma.astype(np.float32), features, scale)
+        _add_scaled(noisy, sigma, features, scale)
         return noisy
 
     def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
