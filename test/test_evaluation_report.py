@@ -122,6 +122,15 @@ def test_a_flight_that_came_to_nothing_has_a_page_that_says_so(frames: list[Fram
     assert "Why some numbers are missing" in page
 
 
+def test_boxes_stand_in_for_class_masks_where_a_source_has_only_boxes() -> None:
+    log = fake_log(2, lost=())
+    log.frames[0].truth_mask = None
+    log.frames[1].truth_mask = log.frames[1].truth_objects = None
+    page = render_report(*_evaluate(log))
+    assert "Annotated objects" in page and "this source has no annotations" in page
+    assert "3 objects detected, 3 annotated" in page
+
+
 def test_an_interrupted_flight_says_after_how_many_frames() -> None:
     log = fake_log(4)
     log.interrupted = True

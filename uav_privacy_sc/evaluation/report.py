@@ -18,6 +18,8 @@ from uav_privacy_sc.evaluation.tables import flight_tables, setting_rows
 from uav_privacy_sc.flight import FlightLog, FrameLog
 
 SHOWN_FRAMES = 5
+#: The colour scale of budgets covers at least this ratio, so that equal budgets are not drawn at an end of it.
+_LEAST_SPAN = 1.25
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def render_report(log: FlightLog, measures: FlightMeasures, summary: Summary) ->
         cards=_cards(summary),
         shown=[_shown(frame, by_index.get(frame.index), measures, low, high) for frame in shown],
         legend=pictures.class_legend(_classes(shown)),
-        scale={"gradient": pictures.heat_gradient(), "ticks": _ticks(low, high)} if high > 0 else None,
+        scale={"gradient": pictures.heat_gradient(), "ticks": _ticks(low, high)} if low > 0 else None,
         charts=flight_charts(log, measures),
         tables=flight_tables(summary),
         unprotected=_unprotected(summary),
@@ -120,11 +122,14 @@ def _budget_range(frames: list[FrameLog]) -> tuple[float, float]:
     """Return the smallest and largest epsilon of the maps to be shown, so that one colour scale serves all."""
     values = [frame.epsilon_map for frame in frames if frame.epsilon_map is not None]
     finite = np.concatenate([value[np.isfinite(value)].ravel() for value in values]) if values else np.zeros(0)
-    return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    if not finite.size:
+        return 0.0, 0.0
+    low, high = float(finite.min()), float(finite.max())
+    return (low, high) if high > _LEAST_SPAN * low else (low / _LEAST_SPAN, high * _LEAST_SPAN)
 
 
 def _ticks(low: float, high: float) -> list[str]:
-    return [f"{value:.3g}" for value in np.geomspace(low, high, 4)] if high > low else [f"{low:.3g}"]
+    return [f"{value:.3g}" for value in np.geomspace(low, high, 4)]
 
 
 def _classes(frames: list[FrameLog]) -> set[int]:
@@ -168,10 +173,13 @@ def _facts(frame: FrameLog, measured: FrameMeasures | None) -> list[str]:
 
 def _original(frame: FrameLog) -> Panel:
     assert frame.image is not None
-    objects = frame.percept_objects if frame.percept_objects is not None else frame.truth_objects
-    count = 0 if objects is None else len(objects)
-    uri = pictures.data_uri(pictures.boxed(frame.image, objects))
-    return Panel("The camera's picture", uri, f"stays on board; {count} objects detected")
+    objects = frame.percept_objects
+    found = "" if objects is None else f"; {len(objects)} objects detected"
+    if found and frame.truth_objects is not None:
+        found += f", {len(frame.truth_objects)} annotated"
+    return Panel(
+        "The camera's picture", pictures.data_uri(pictures.boxed(frame.image, objects)), "stays on board" + found
+    )
 
 
 def _unprotected_picture(frame: FrameLog, measured: FrameMeasures | None, measures: FlightMeasures) -> Panel:
@@ -227,12 +235,13 @@ def _ground(frame: FrameLog, measured: FrameMeasures | None) -> Panel:
 
 
 def _truth(frame: FrameLog) -> Panel:
-    title = "True classes"
-    if frame.truth_mask is None:
-        return Panel(title, reason="this source has no class masks")
-    return Panel(
-        title, pictures.data_uri(pictures.class_picture(frame.truth_mask), lossless=True), "for comparison only"
-    )
+    if frame.truth_mask is not None:
+        uri = pictures.data_uri(pictures.class_picture(frame.truth_mask), lossless=True)
+        return Panel("True classes", uri, "for comparison only")
+    if frame.truth_objects is not None and frame.image is not None:
+        uri = pictures.data_uri(pictures.boxed(frame.image, frame.truth_objects))
+        return Panel("Annotated objects", uri, f"{len(frame.truth_objects)} boxes, for comparison only")
+    return Panel("True classes", reason="this source has no annotations")
 
 
 def _unprotected(summary: Summary) -> list[str]:
