@@ -229,6 +229,11 @@ def test_help_is_quick_and_loads_neither_ros_nor_torch() -> None:
     assert time.perf_counter() - start < 3.0
 
 
+def test_training_is_one_of_the_verbs(capsys) -> None:
+    assert main(["train", "--help"]) == 0
+    assert "detector" in capsys.readouterr().out
+
+
 def test_without_a_verb_the_help_is_shown_and_it_counts_as_a_wrong_call(capsys) -> None:
     assert main([]) == 2
     printed = capsys.readouterr()

@@ -1,7 +1,7 @@
 """The command line ``uav-privacy-sc``. Exit status: 0, 2 for a wrong call or bad input, 1 for a failure.
 
 A verb only reads its options here; what it does lives in :mod:`uav_privacy_sc.commands` and is imported when it is
-called. Further verbs join through :func:`app.command`, groups of them through ``app.add_typer``.
+called. Further verbs join through ``app.command``, groups of them through ``app.add_typer``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from uav_privacy_sc import __version__
+from uav_privacy_sc.perception.training.commands import app as train
 
 FAILURE, BAD_CALL = 1, 2
 #: What typer raises for a wrong call: the ancestor of its own exceptions, wherever it keeps them.
@@ -79,6 +80,9 @@ _PARAMETERS = {
     "distance": ("link", "distance_m"),
     "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
 }
+
+
+app.add_typer(train, name="train")
 
 
 def _version(wanted: bool) -> None:
