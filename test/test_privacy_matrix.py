@@ -160,7 +160,8 @@ def test_visual_mechanisms_give_at_least_the_cell_guarantee_they_claim(
 
 def test_idn_clips_every_entry_into_a_box_inside_the_ball(rng: np.random.Generator) -> None:
     config = visual.VisualConfig(mechanism="matrix_idn")
-    clipped = visual._MECHANISMS["matrix_idn"]._clip(np.full((16, 1, 1), 7, np.float32), config)
+    features = np.full((16, 1, 1), 7, np.float32)
+    clipped = visual._MECHANISMS["matrix_idn"]._clip_of(features, config)(features)
     assert 0.2499 < clipped.max() <= 0.25
     assert np.linalg.norm(clipped) <= 1.0
 

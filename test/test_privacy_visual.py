@@ -76,8 +76,12 @@ def test_release_is_centred_on_the_clipped_vector(rng: np.random.Generator) -> N
     st.sampled_from([2.0**-3, 2.0**-6, 2.0**-9]),
 )
 def test_lattice_norm_never_exceeds_the_clip(features: np.ndarray, step: float) -> None:
-    counts = lattice.cut(features * visual.clip_scale(features, 1.0), step, 1.0)
-    assert (np.square(counts.astype(object)).sum(axis=0) <= step**-2).all()
+    scale = visual.clip_scale(features, 1.0)
+    silent = np.zeros((2, 3))
+    cut = lattice.release(features, lambda block: block * scale, silent, step, 1.0, RandomStreams(1).visual)
+    counts = lattice.encode(cut, step).astype(object)
+    assert (np.square(counts).sum(axis=0) <= step**-2).all()
+    np.testing.assert_allclose(cut, features * scale, atol=step)
 
 
 def test_lattice_release_holds_whole_steps_and_crosses_the_wire_unchanged(rng: np.random.Generator) -> None:
@@ -99,9 +103,9 @@ def test_lattice_noise_does_not_depend_on_the_value() -> None:
     np.testing.assert_array_equal(shifted - noise, np.full_like(features, np.floor(0.1234567 / STEP) * STEP))
 
 
-def test_a_vector_too_long_for_the_lattice_is_refused() -> None:
+def test_a_vector_too_long_for_the_lattice_is_refused(rng: np.random.Generator) -> None:
     with pytest.raises(ArithmeticError, match="exceeds c_clip"):
-        lattice.cut(np.full((16, 1, 1), 0.5, np.float32), STEP, 1.0)
+        lattice.release(np.full((16, 1, 1), 0.5, np.float32), lambda block: block, np.ones((1, 1)), STEP, 1.0, rng)
 
 
 @pytest.mark.parametrize("mechanism", visual.mechanisms())

@@ -9,6 +9,7 @@ mechanism on the cut value, up to the sampler's own precision, which does not de
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from .domain import FloatArray, positive
 LIMIT = 32767
 #: Default step: a power of two, so every value is exact in float32; int16 then spans +-512.
 STEP = 2.0**-6
+
+_BLOCK = 8  # channels handled at a time
 
 
 def check_step(step: float) -> float:
@@ -33,29 +36,47 @@ def check_step(step: float) -> float:
     return step
 
 
-def cut(clipped: NDArray[np.float32], step: float, c_clip: float) -> NDArray[np.int32]:
-    """Cut ``(C, ...)`` clipped vectors towards zero to whole steps; no vector grows.
+def release(
+    features: NDArray[np.float32],
+    clip: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    sigma: FloatArray,
+    step: float,
+    c_clip: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float32]:
+    """Return the features clipped, cut to whole steps and with Gaussian noise in whole steps, saturated to int16.
 
-    The norm is checked on the integers, where it is exact: it is the bound that sigma is calibrated for.
+    Cutting is towards zero, so no vector grows; that every cell's norm is within ``c_clip`` is checked on whole
+    numbers, where it is exact. It is the bound that sigma is calibrated for. Works by blocks of channels that fit the
+    cache.
+
+    Args:
+        features: ``(C, rows, columns)``, finite.
+        clip: brings a block of channels to the norm bound.
+        sigma: noise deviation in the unit of the features, broadcast to their shape.
+        step: a power of two.
+        c_clip: norm bound of a cell.
+        rng: the generator of the visual stream.
 
     Raises:
-        ArithmeticError: a vector whose norm on the lattice exceeds ``c_clip`` (nothing may be released then).
+        ArithmeticError: a cell's vector exceeds ``c_clip`` on the lattice; nothing may be released then.
     """
-    counts = np.trunc(clipped * np.float32(1 / step)).astype(np.int32)
-    squares = np.einsum("c...,c...->...", counts, counts, dtype=np.int64)
-    if squares.size and int(squares.max()) > math.floor((c_clip / step) ** 2):
+    released = np.empty(features.shape, np.float32)
+    squares = np.zeros(features.shape[1:])
+    deviation = np.broadcast_to(sigma / step, features.shape)
+    for start in range(0, len(features), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        counts = np.trunc(clip(features[block]) * np.float32(1 / step))
+        squares += np.einsum("c...,c...->...", counts, counts, dtype=np.float64)
+        noise = rng.standard_normal(counts.shape)
+        noise *= deviation[block]
+        np.rint(noise, out=noise)
+        noise += counts
+        np.minimum(np.maximum(noise, -LIMIT, out=noise), LIMIT, out=noise)
+        np.multiply(noise, step, out=released[block], casting="same_kind")
+    if squares.size and not squares.max() <= np.floor((c_clip / step) ** 2):
         raise ArithmeticError(f"a feature vector exceeds c_clip={c_clip} on the lattice; release refused")
-    return counts
-
-
-def add_noise(counts: NDArray[np.int32], sigma: FloatArray, step: float, rng: np.random.Generator) -> NDArray[np.int16]:
-    """Return counts plus Gaussian noise of deviation ``sigma`` rounded to whole steps, saturated to int16."""
-    noise = rng.standard_normal(counts.shape)
-    noise *= sigma / step
-    np.rint(noise, out=noise)
-    noise += counts
-    np.clip(noise, -LIMIT, LIMIT, out=noise)
-    return noise.astype(np.int16)
+    return released
 
 
 def encode(values: NDArray[np.float32], step: float) -> NDArray[np.int16]:

@@ -68,12 +68,17 @@ def release_planar_laplace(centers: ArrayLike, epsilon_l: float, scale: float, r
         ValueError: epsilon_l or scale out of range, or a centre that is NaN or infinite.
     """
     epsilon_l, scale = float(positive("epsilon_l", epsilon_l)), float(positive("scale", scale))
-    centers = _finite_centers(centers).clip(0.0, 1.0)
-    radius = rng.standard_gamma(2.0, len(centers)) / (epsilon_l * scale)
-    angle = rng.uniform(0.0, 2 * np.pi, len(centers))
-    noise = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    steps = np.rint(centers / LATTICE) + np.rint(noise / LATTICE)
-    return (steps * LATTICE).clip(0.0, 1.0)
+    centers = _finite_centers(centers)
+    radius = rng.standard_gamma(2.0, len(centers))
+    radius *= 1 / (epsilon_l * scale * LATTICE)
+    angle = rng.random(len(centers))
+    angle *= 2 * np.pi
+    noise = np.empty_like(centers)
+    np.multiply(radius, np.cos(angle), out=noise[:, 0])
+    np.multiply(radius, np.sin(angle), out=noise[:, 1])
+    steps = np.rint(_clamp(centers) * (1 / LATTICE))
+    steps += np.rint(noise)
+    return _clamp(steps * LATTICE)
 
 
 def grid_cells(centers: ArrayLike, grid_size: int) -> NDArray[np.int64]:
@@ -187,6 +192,10 @@ def _cell_distances(size: int) -> FloatArray:
     radius = np.hypot(x, y)
     integral = x * y * radius / 3 + (x**3 * np.arcsinh(y / np.abs(x)) + y**3 * np.arcsinh(x / np.abs(y))) / 6
     return integral[1:, 1:] - integral[:-1, 1:] - integral[1:, :-1] + integral[:-1, :-1]
+
+
+def _clamp(values: FloatArray) -> FloatArray:
+    return np.minimum(np.maximum(values, 0.0), 1.0)
 
 
 def _finite_centers(centers: ArrayLike) -> FloatArray:

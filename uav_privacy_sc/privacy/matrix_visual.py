@@ -8,6 +8,7 @@ shows nobody's place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +19,8 @@ from .budget_map import BudgetMapConfig
 from .calibration import mu_from_epsilon
 from .domain import FloatArray, positive
 from .visual import VisualConfig, clip_scale, register
+
+_Clip = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 class _Directional:
@@ -36,13 +39,12 @@ class _Directional:
         if len(features) != config.channels:
             raise ValueError(f"channels must match the features, got {config.channels} for {len(features)}")
         sigma = self._sigma_of(epsilon_map, config)[:, None, None]
-        clipped = self._clip(features, config)
+        clip = self._clip_of(features, config)
         if config.lattice_step is not None:
-            counts = lattice.cut(clipped, config.lattice_step, config.c_clip)
-            return lattice.decode(lattice.add_noise(counts, sigma, config.lattice_step, rng), config.lattice_step)
+            return lattice.release(features, clip, sigma, config.lattice_step, config.c_clip, rng)
         noisy = rng.standard_normal(features.shape, dtype=np.float32)
         noisy *= sigma.astype(np.float32)
-        noisy += clipped
+        noisy += clip(features)
         return noisy
 
     def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
@@ -65,8 +67,9 @@ class _Directional:
     def _published(self, epsilon: float, shape: tuple[int, int], config: VisualConfig) -> FloatArray:
         raise NotImplementedError
 
-    def _clip(self, features: NDArray[np.float32], config: VisualConfig) -> NDArray[np.float32]:
-        return features * clip_scale(features, config.c_clip)
+    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> _Clip:
+        scale = clip_scale(features, config.c_clip)
+        return lambda block: block * scale
 
     def _mu(self, sigma: FloatArray, config: VisualConfig) -> float:
         return float(config.sensitivity / sigma.min())
@@ -98,11 +101,11 @@ class IndependentDirectional(_Directional):
     def _sigma(self, epsilon: float, cells: int, config: VisualConfig) -> FloatArray:
         return _idn(epsilon, (config.channels, cells), config)
 
-    def _clip(self, features: NDArray[np.float32], config: VisualConfig) -> NDArray[np.float32]:
+    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> _Clip:
         if not np.isfinite(features).all():
             raise ValueError("features hold NaN or infinity; drop the frame")
         bound = np.nextafter(np.float32(_half_width(config)), np.float32(0))
-        return np.clip(features, -bound, bound)
+        return lambda block: np.clip(block, -bound, bound)
 
     def _mu(self, sigma: FloatArray, config: VisualConfig) -> float:
         return float(2 * _half_width(config) * np.sqrt(np.sum(sigma**-2)))

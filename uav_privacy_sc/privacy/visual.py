@@ -256,8 +256,8 @@ class CellGaussian:
         sigma = sigma_map(epsilon_map, config)
         scale = clip_scale(features, config.c_clip)
         if config.lattice_step is not None:
-            counts = lattice.cut(features * scale, config.lattice_step, config.c_clip)
-            return lattice.decode(lattice.add_noise(counts, sigma, config.lattice_step, rng), config.lattice_step)
+            step, c_clip = config.lattice_step, config.c_clip
+            return lattice.release(features, lambda block: block * scale, sigma, step, c_clip, rng)
         noisy = rng.standard_normal(features.shape, dtype=np.float32)
         _add_scaled(noisy, sigma, features, scale)
         return noisy
