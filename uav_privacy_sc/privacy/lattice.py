@@ -21,6 +21,7 @@ LIMIT = 32767
 #: Default step: a power of two, so every value is exact in float32; int16 then spans +-512.
 STEP = 2.0**-6
 
+_REACH = 16  # no draw of the sampler is that many deviations long: the tail of its 53 bits ends below 14
 _BLOCK = 8  # channels handled at a time
 
 
@@ -52,7 +53,7 @@ def release(
 
     Args:
         features: ``(C, rows, columns)``, finite.
-        clip: brings a block of channels to the norm bound.
+        clip: brings a block of channels to the norm bound, in a new array.
         sigma: noise deviation in the unit of the features, broadcast to their shape.
         step: a power of two.
         c_clip: norm bound of a cell.
@@ -64,15 +65,21 @@ def release(
     released = np.empty(features.shape, np.float32)
     squares = np.zeros(features.shape[1:])
     deviation = np.broadcast_to(sigma / step, features.shape)
+    saturates = _REACH * float(np.max(sigma, initial=0.0)) + c_clip > LIMIT * step
+    exact = np.float32 if c_clip / step <= 2**11 else np.float64  # whole numbers up to 2^24 are exact in float32
+    buffer = np.empty((min(_BLOCK, len(features)), *features.shape[1:]))
     for start in range(0, len(features), _BLOCK):
         block = slice(start, start + _BLOCK)
-        counts = np.trunc(clip(features[block]) * np.float32(1 / step))
-        squares += np.einsum("c...,c...->...", counts, counts, dtype=np.float64)
-        noise = rng.standard_normal(counts.shape)
+        counts = clip(features[block])
+        counts *= np.float32(1 / step)
+        np.trunc(counts, out=counts)
+        squares += np.einsum("c...,c...->...", counts, counts, dtype=exact)
+        noise = rng.standard_normal(out=buffer[: len(counts)])
         noise *= deviation[block]
         np.rint(noise, out=noise)
         noise += counts
-        np.minimum(np.maximum(noise, -LIMIT, out=noise), LIMIT, out=noise)
+        if saturates:
+            np.clip(noise, -LIMIT, LIMIT, out=noise)
         np.multiply(noise, step, out=released[block], casting="same_kind")
     if squares.size and not squares.max() <= np.floor((c_clip / step) ** 2):
         raise ArithmeticError(f"a feature vector exceeds c_clip={c_clip} on the lattice; release refused")
