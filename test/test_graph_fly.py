@@ -139,12 +139,15 @@ def test_an_existing_bag_is_not_touched(stages: FakeStages, tmp_path: Path) -> N
         ({"parameters": {"link": {"distance_m": -1}}}, "distance_m is -1"),
     ],
 )
-def test_what_a_user_can_put_right_is_one_line(stages: FakeStages, options: dict[str, Any], message: str) -> None:
+def test_what_a_user_can_put_right_is_one_line(
+    stages: FakeStages, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     threads = threading.active_count()
     with pytest.raises(ValueError, match=message) as refusal:
-        fly(stages, **options)
+        fly(stages, bag=tmp_path / "bag", **options)
     assert "\n" not in str(refusal.value)
     assert threading.active_count() == threads
+    assert not (tmp_path / "bag").exists()
 
 
 def test_a_flight_can_be_stopped_between_frames(stages: FakeStages) -> None:

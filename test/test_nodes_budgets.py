@@ -98,6 +98,23 @@ def test_a_gain_becomes_a_budget_that_followers_hold_as_a_whole(bench: Bench) ->
     assert utility[0].data == pytest.approx(point.utility)
 
 
+def test_an_aircraft_follows_its_own_server_only(bench: Bench) -> None:
+    servers = {}
+    for name, scenario in (("/a", "surveillance"), ("/b", "precision")):
+        options = {"namespace": name, "use_global_arguments": False, "overrides": {"scenario": scenario}}
+        servers[name] = bench.add(BudgetServerNode(context=bench.context, **options))
+    followers = {}
+    for name in servers:
+        followers[name] = BudgetFollower(bench.add(Node("follower", context=bench.context, namespace=name)))
+        topic = graph.TOPICS["link/ground/gain_db"]
+        sender = bench.node.create_publisher(message_type(topic.type), f"{name}/{topic.name}", qos_profile(topic.qos))
+        sender.publish(Float32(data=12.0))
+    assert bench.until(lambda: all(follower.budgets is not None for follower in followers.values()))
+    bench.until(lambda: False, timeout_s=1.0)
+    branches = {name: follower.budgets.location_branch for name, follower in followers.items() if follower.budgets}
+    assert branches == {"/a": "grid", "/b": "planar_laplace"}
+
+
 def test_a_late_follower_asks_and_is_told(bench: Bench) -> None:
     node = server(bench, heartbeat_s=60.0)
     bench.publisher("link/ground/gain_db").publish(Float32(data=12.0))
@@ -221,5 +238,6 @@ def test_a_malformed_message_is_counted_and_the_node_lives_on(bench: Bench) -> N
     bench.until(lambda: features.get_subscription_count() > 0)
     features.publish(broken)
     assert bench.until(lambda: node.drops["MalformedMessage"] == 1)
+    assert not node.status()[0] and "image refused" in node.status()[1]
     send(2)
     assert bench.until(lambda: len(sent) == 1)

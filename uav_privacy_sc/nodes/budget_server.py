@@ -113,7 +113,8 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         with self.timed("budget") as taken:
             point = self.stage(gain_db)
         self.counts["frames"] += 1
-        self.gain_db, self.point = gain_db, point
+        self.point = point
+        self.gain_db = gain_db  # last: whoever sees the new gain sees its point, too
         self._steer(point)
         self.give("budget/utility", Float32(data=float(point.utility)))
         self.tell("budget", 0, gain_db=gain_db, utility=float(point.utility), status=point.status, stage_ms=taken)

@@ -27,7 +27,7 @@ from uav_privacy_sc.nodes.link import LinkNode
 from uav_privacy_sc.nodes.perception import PerceptionNode
 from uav_privacy_sc.nodes.process import StopSignal, discovery
 from uav_privacy_sc.nodes.protection import IN_MEMORY, ProtectionNode
-from uav_privacy_sc.nodes.recorder import BagWriter, RecorderNode
+from uav_privacy_sc.nodes.recorder import BAG_EXISTS, BagWriter, RecorderNode
 
 CLASSES: dict[str, type[StageNode[Any]]] = {
     node.NAME: node
@@ -104,15 +104,17 @@ class Flight:
     # Setting up and taking down
 
     def _take_off(self) -> None:
+        if self.log.bag is not None and self.log.bag.exists():
+            raise FileExistsError(BAG_EXISTS.format(self.log.bag))
         contexts = self._open_contexts()
-        if self.log.bag is not None:
-            self._record(self.log.bag, contexts)
         for name, spec in NODES.items():
             self._check_interruption()
             node = self._make(name, contexts[spec.domain])
             node.get_logger().set_level(LoggingSeverity.ERROR)  # drops are in the log of the flight
             self.nodes[name] = node
             self._cleanup.callback(node.close)
+        if self.log.bag is not None:
+            self._record(self.log.bag, contexts)
         for node in self.nodes.values():
             self._spin(node)
         self._await(self._budget_is_known, READY_TIMEOUT_S)

@@ -30,6 +30,8 @@ from uav_privacy_sc.privacy.visual import MAP_SOURCES, VisualConfig, mechanisms
 SEED = "seed of the noise, for experiments only; -1 for cryptographic randomness"
 UNPROTECTED = "none"
 IN_MEMORY = "memory"
+#: How long perception may be silent before diagnostics say so.
+SILENCE_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         self.stage = self.config.stage(self._ledger()) if stage is None else stage
         self.follower = BudgetFollower(self)
         self._refused: str | None = "nothing released yet"
+        self._heard = time.monotonic()
         self._join = StampJoin(self._on_percept, lambda stamp: self.drop("half a frame", stamp))
         self.take("semantic/objects", self._join.first)
         self.take("semantic/features", self._join.second)
@@ -96,7 +99,15 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         }
         if self.stage.config.visual.mechanism == UNPROTECTED:
             return False, "NOT PROTECTED: the visual mechanism is none", values
+        silent_s = time.monotonic() - self._heard
+        if silent_s > SILENCE_S:
+            return False, f"nothing from perception for {silent_s:.0f} s", values
         return self._refused is None, self._refused or "protected", values
+
+    def drop(self, reason: str, stamp_ns: int, detail: str = "") -> None:
+        """Count the frame, and let diagnostics say why nothing was released."""
+        self._refused = detail or reason
+        super().drop(reason, stamp_ns, detail)
 
     def close(self) -> None:
         """Close the ledger, too."""
@@ -113,16 +124,15 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         return folder / f"{self.get_fully_qualified_name().strip('/').replace('/', '_')}.ledger"
 
     def _on_percept(self, objects_message: Any, features_message: Any) -> None:
-        stamp = stamp_ns(features_message.header)
+        self._heard = time.monotonic()
+        stamp, budgets = stamp_ns(features_message.header), self.follower.budgets
         objects, features = objects_from_message(objects_message), tensor_from_message(features_message)
-        budgets = self.follower.budgets
         try:
             if objects is None:
                 raise ProtectionError("no objects came from perception")
             with self.timed("protect") as taken:
                 release = self.stage(features, objects, budgets, stamp, time.monotonic_ns())
         except ProtectionError as error:
-            self._refused = str(error)
             self.drop("not released", stamp, str(error))
             return
         self._refused = None

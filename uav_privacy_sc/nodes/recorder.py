@@ -17,6 +17,7 @@ from uav_privacy_sc.graph import TOPICS, Topic
 from uav_privacy_sc.nodes.base import message_type, qos_profile
 
 BAG_VERSION = 9
+BAG_EXISTS = "{} exists; choose another folder for the bag or remove it"
 #: Deeper than any publisher's queue: a recorder must not lose what a burst brings.
 DEPTH = 200
 
@@ -30,7 +31,7 @@ class BagWriter:
 
     def __init__(self, path: Path, namespace: str) -> None:
         if path.exists():
-            raise FileExistsError(f"{path} exists; choose another folder for the bag or remove it")
+            raise FileExistsError(BAG_EXISTS.format(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._writer = Writer(path, version=BAG_VERSION, storage_plugin=StoragePlugin.MCAP)
