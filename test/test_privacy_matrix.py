@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from uav_privacy_sc import scene
-from uav_privacy_sc.privacy import calibration, matrix, visual
+from uav_privacy_sc.privacy import calibration, matrix, matrix_comparison, visual
 from uav_privacy_sc.privacy.randomness import RandomStreams
 
 LENET, OURS = (120, 400), (16, 1600)
@@ -183,3 +183,17 @@ def test_weights_out_of_range_are_refused() -> None:
         visual.VisualConfig(channel_weights=(1.0, 2.0))
     with pytest.raises(ValueError, match="^high - low must"):
         matrix.idn((2, 5), EPSILON, DELTA, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(12, 40), OURS])
+def test_comparison_shows_theory_and_measurement_in_agreement(rng: np.random.Generator, shape: tuple[int, int]) -> None:
+    rows = {row.mechanism: row for row in matrix_comparison.compare(shape, EPSILON, DELTA, rng, draws=20)}
+    assert list(rows) == ["gaussian", "udn", "idn", "idn_tight", "mvg", "mm"]
+    for row in rows.values():
+        assert row.measured == pytest.approx(row.theoretical, abs=5 * row.standard_error)
+        assert row.actual_epsilon <= EPSILON * (1 + 1e-9)
+    assert rows["gaussian"].ratio == rows["gaussian"].relative_time == 1.0
+    assert rows["idn_tight"].ratio == pytest.approx(1.0)
+    assert rows["mvg"].ratio > rows["udn"].ratio > rows["idn"].ratio > 10
+    assert rows["idn"].actual_epsilon == pytest.approx(0, abs=0.2), "the published form adds noise for nothing"
+    assert rows["udn"].published_relative_time == pytest.approx(1.51, abs=0.01)

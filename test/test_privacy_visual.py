@@ -163,6 +163,15 @@ def test_cost_composes_over_the_cells_an_object_covers() -> None:
     assert cost.object == cost.objects.max()
 
 
+def test_a_frame_in_which_nobody_was_detected_is_not_free() -> None:
+    epsilon = np.full((10, 20), 1.0)
+    nobody = visual.cost(epsilon, scene.no_objects(), VisualConfig())
+    assert nobody.object == nobody.cell > 0
+    larger = visual.cost(epsilon, scene.no_objects(), VisualConfig(undetected_cells=9))
+    assert larger.object == pytest.approx(3 * larger.cell)
+    assert visual.cost(epsilon, scene.no_objects(), VisualConfig(undetected_cells=0)).object == 0.0
+
+
 def test_no_protection_costs_everything_and_changes_nothing(rng: np.random.Generator) -> None:
     config = VisualConfig(mechanism="none")
     features = rng.standard_normal((16, 3, 4)).astype(np.float32)

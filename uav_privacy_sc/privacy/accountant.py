@@ -164,7 +164,7 @@ class Odometer:
         >>> odometer.spend(Expenditure(stamp_ns=0, cell_mu=0.2, object_mu=0.4, frame_mu=2.0, location_epsilon=0.5))
         1
         >>> round(odometer.spent().mission.epsilon, 2)
-        1.9
+        2.05
     """
 
     def __init__(

@@ -46,11 +46,14 @@ class Ledger:
 
     Raises:
         LedgerError: no such folder, not a ledger, locked, damaged or tampered with.
+        ValueError: a key that is too long.
     """
 
     def __init__(self, path: Path | None = None, key: bytes | None = None, busy_timeout_s: float = 1.0) -> None:
         self.path = path
         self._key = key or b""
+        if len(self._key) > 64:
+            raise ValueError(f"key must have at most 64 bytes, got {len(self._key)}; use 32 random bytes")
         self.sequence, self._hash = 0, GENESIS
         name = ":memory:" if path is None else str(path)
         try:

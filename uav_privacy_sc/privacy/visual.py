@@ -44,6 +44,8 @@ class VisualConfig:
         map_source: whether the budget map is built from ``detections`` (P1; shows where objects are) or from what the
             location mechanism has ``released`` (post-processing). Read by the caller who holds both.
         channels: C, which the matrix mechanisms need to know; others take any.
+        undetected_cells: an object is charged at least what an object of so many of the worst cells would be, so that a
+            frame in which the detector saw nobody is not free; 0 trusts the detector.
         channel_weights: utility weights P_1i of the channels for the matrix mechanisms; empty for equal ones.
     """
 
@@ -55,6 +57,7 @@ class VisualConfig:
     map_source: str = "detections"
     channels: int = 16
     channel_weights: tuple[float, ...] = ()
+    undetected_cells: int = 1
 
     def __post_init__(self) -> None:
         choice("mechanism", self.mechanism, mechanisms())
@@ -65,6 +68,7 @@ class VisualConfig:
         if self.lattice_step is not None:
             lattice.check_step(self.lattice_step)
         whole("channels", self.channels)
+        whole("undetected_cells", self.undetected_cells, 0)
         object.__setattr__(self, "channel_weights", tuple(self.channel_weights))
         positive("channel_weights", self.channel_weights)
         if len(self.channel_weights) not in (0, self.channels):
@@ -157,7 +161,7 @@ class VisualCost:
 
     Attributes:
         cell: worst single cell.
-        object: worst object, all the cells it covers together.
+        object: worst object, all the cells it covers together; at least ``undetected_cells`` of the worst cells.
         frame: all cells together: bounds any change within one frame, detected or not.
         objects: ``(M,)`` one mu for every object given.
     """
@@ -179,9 +183,10 @@ def cost(epsilon_map: FloatArray, objects: np.ndarray, config: VisualConfig) -> 
     if not np.isfinite(mu).all():
         return VisualCost(np.inf, np.inf, np.inf, np.full(len(objects), np.inf))
     per_object = np.sqrt(object_cells(objects, mu**2))
+    unseen = float(mu.max()) * np.sqrt(min(config.undetected_cells, mu.size))
     return VisualCost(
         cell=float(mu.max()),
-        object=float(per_object.max(initial=0.0)),
+        object=float(per_object.max(initial=unseen)),
         frame=float(np.sqrt(np.sum(mu**2))),
         objects=per_object,
     )
