@@ -23,6 +23,8 @@ _STAGE_COLOURS = dict(zip(STAGES, (BLUE, GREY, RED, AMBER, GREEN, VIOLET), stric
 _SIZE_INCHES = (5.6, 2.35)
 #: A larger ratio of the largest to the smallest value is drawn on a logarithmic axis.
 _LINEAR_RANGE = 30.0
+#: A larger one comes from values that are as good as zero, which a logarithmic axis would blow up.
+_LOG_RANGE = 1e6
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def _draw_curve(axes: Axes, curve: Curve) -> None:
 def _style(axes: Axes, curves: Sequence[Curve], unit: str) -> None:
     values = np.concatenate([curve.values for curve in curves])
     values = values[np.isfinite(values)]
-    if values.min() > 0 and values.max() > _LINEAR_RANGE * values.min():
+    if values.min() > 0 and _LINEAR_RANGE < values.max() / values.min() < _LOG_RANGE:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
         axes.yaxis.set_major_formatter("{x:g}")
