@@ -279,6 +279,15 @@ def test_threads_share_one_odometer(tmp_path: Path) -> None:
     assert Odometer(tmp_path / "flight.ledger", DELTA).spent().releases == 80
 
 
+def test_numpy_numbers_are_recorded_like_any_other(tmp_path: Path) -> None:
+    odometer = Odometer(tmp_path / "flight.ledger", DELTA)
+    one = np.float32(0.25)
+    tracks = {int(np.int64(3)): TrackExpenditure(one, one)}
+    odometer.spend(Expenditure(np.int64(5), one, one, one, one, seeded=np.bool_(True), tracks=tracks))  # type: ignore[arg-type]
+    again = [expenditure for expenditure, _ in odometer.history()]
+    assert again == [Expenditure(5, 0.25, 0.25, 0.25, 0.25, seeded=True, tracks={3: TrackExpenditure(0.25, 0.25)})]
+
+
 @pytest.mark.parametrize("value", [-0.1, float("nan")])
 @pytest.mark.parametrize("name", ["cell_mu", "object_mu", "frame_mu", "location_epsilon", "count_epsilon"])
 def test_a_spent_budget_never_comes_back(name: str, value: float) -> None:
@@ -293,3 +302,15 @@ def test_settings_out_of_range_are_refused_by_name(value: float) -> None:
     if value != 1.0:
         with pytest.raises(ValueError, match="^ceiling_epsilon must"):
             Odometer(None, DELTA, value)
+
+
+def test_a_long_flight_with_many_tracks_is_reported_quickly() -> None:
+    odometer = Odometer(None, DELTA)
+    for index in range(40):
+        cost = {100 * index + track: TrackExpenditure(0.1 + 0.001 * track, 0.05) for track in range(50)}
+        odometer.spend(frame(index, tracks=cost))
+    start = time.perf_counter()
+    report = odometer.spent()
+    assert time.perf_counter() - start < 0.2
+    assert report.track is not None
+    assert report.track.epsilon == pytest.approx(calibration.epsilon_from_mu(0.149, DELTA) + 0.05, rel=0.05)

@@ -20,8 +20,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from .composition import mu_from_pure, total_epsilon
-from .domain import positive, probability
+from .domain import FloatArray, positive, probability
 from .ledger import Ledger, LedgerError
 from .mixture import mixed_epsilon, round_up
 
@@ -40,8 +42,8 @@ class TrackExpenditure:
     pure_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_amount("mu", self.mu)
-        _check_amount("pure_epsilon", self.pure_epsilon)
+        for name in ("mu", "pure_epsilon"):
+            object.__setattr__(self, name, _amount(name, getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ class Expenditure:
 
     def __post_init__(self) -> None:
         for name in ("cell_mu", "object_mu", "frame_mu", *_PURE):
-            _check_amount(name, getattr(self, name))
+            object.__setattr__(self, name, _amount(name, getattr(self, name)))
+        object.__setattr__(self, "stamp_ns", int(self.stamp_ns))
+        object.__setattr__(self, "seeded", bool(self.seeded))
 
     @property
     def pure_epsilon(self) -> float:
@@ -126,11 +130,13 @@ class _Sum:
 
     def epsilon(self, delta: float, more_mu: float = 0.0, more_pure: float = 0.0) -> float:
         """Return the closed-form bound, with one more release where given."""
-        return total_epsilon(
-            math.sqrt(self.mu_squared + more_mu * more_mu),
-            self.pure + more_pure,
-            self.pure_mu_squared + _pure_mu_squared(more_pure),
-            delta,
+        return float(
+            total_epsilon(
+                math.sqrt(self.mu_squared + more_mu * more_mu),
+                self.pure + more_pure,
+                self.pure_mu_squared + _pure_mu_squared(more_pure),
+                delta,
+            )
         )
 
     def tight(self, delta: float) -> float:
@@ -139,6 +145,12 @@ class _Sum:
         return (
             min(closed, mixed_epsilon(math.sqrt(self.mu_squared), self.counts, delta)) if closed < math.inf else closed
         )
+
+
+def _epsilons(units: list[_Sum], delta: float) -> FloatArray:
+    """Return the closed-form bounds of many units at once."""
+    table = np.array([(unit.mu_squared, unit.pure, unit.pure_mu_squared) for unit in units])
+    return total_epsilon(np.sqrt(table[:, 0]), table[:, 1], table[:, 2], delta)
 
 
 def _pure_mu_squared(pure: float) -> float:
@@ -224,9 +236,11 @@ class Odometer:
                 "mission": self._mission,
             }
             if self._tracks:
-                units["track"] = max(self._tracks.values(), key=lambda track: track.epsilon(self.delta))
-            value = _Sum.tight if tight else _Sum.epsilon
-            guarantees = {name: Guarantee(value(unit, self.delta), self.delta) for name, unit in units.items()}
+                tracks = list(self._tracks.values())
+                units["track"] = tracks[int(np.argmax(_epsilons(tracks, self.delta)))]
+            closed = _epsilons(list(units.values()), self.delta)
+            values = [unit.tight(self.delta) for unit in units.values()] if tight else closed.tolist()
+            guarantees = {name: Guarantee(value, self.delta) for name, value in zip(units, values, strict=True)}
             return Report(
                 releases=self._releases,
                 seeded_releases=self._seeded,
@@ -304,7 +318,8 @@ def _from_row(row: dict[str, object]) -> Expenditure:
     return Expenditure(**fields, tracks={int(key): TrackExpenditure(*cost) for key, cost in tracks.items()})
 
 
-def _check_amount(name: str, value: float) -> None:
-    """Refuse NaN and negative amounts; infinity is honest: it says that nothing protects."""
+def _amount(name: str, value: float) -> float:
+    """Return a plain float; refuse NaN and negative amounts. Infinity is honest: it says that nothing protects."""
     if not value >= 0:
         raise ValueError(f"{name} must be at least 0, got {value}; a spent budget never comes back")
+    return float(value)

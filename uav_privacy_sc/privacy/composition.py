@@ -36,20 +36,19 @@ def mu_from_pure(epsilon: ArrayLike) -> Any:
     return (np.maximum(-2 * ndtri_exp(-np.logaddexp(0.0, epsilon)), 0.0))[()]
 
 
-def total_epsilon(mu: float, pure_sum: float, pure_mu_squared: float, delta: float) -> float:
+def total_epsilon(mu: ArrayLike, pure_sum: ArrayLike, pure_mu_squared: ArrayLike, delta: float) -> Any:
     """Return an epsilon that holds, at ``delta``, for a Gaussian part and a pure part together.
 
     Args:
-        mu: composed Gaussian DP parameter of the Gaussian releases; infinity gives infinity.
-        pure_sum: sum of the pure epsilons.
-        pure_mu_squared: sum of ``mu_from_pure(epsilon)**2`` over the same releases.
+        mu: composed Gaussian DP parameter of the Gaussian releases; infinity gives infinity; any shape.
+        pure_sum: sum of the pure epsilons, of the same shape.
+        pure_mu_squared: sum of ``mu_from_pure(epsilon)**2`` over the same releases, of the same shape.
         delta: strictly between 0 and 1.
 
     Raises:
         ValueError: delta out of range.
     """
     probability("delta", delta)
-    if not (np.isfinite(mu) and np.isfinite(pure_sum)):
-        return float("inf")
-    basic, gaussian = epsilon_from_mu([mu, np.hypot(mu, np.sqrt(pure_mu_squared))], delta)
-    return float(min(basic + pure_sum, gaussian))
+    mu, pure_sum = np.asarray(mu, np.float64), np.asarray(pure_sum, np.float64)
+    basic, gaussian = epsilon_from_mu(np.stack([mu, np.sqrt(mu**2 + pure_mu_squared)]), delta)
+    return np.minimum(basic + pure_sum, gaussian)[()]

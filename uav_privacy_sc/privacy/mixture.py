@@ -38,9 +38,8 @@ def mixed_epsilon(mu: float, pure: Mapping[float, int], delta: float) -> float:
     delta = float(probability("delta", delta))
     counts = {float(not_negative("pure epsilon", key)): number for key, number in pure.items() if number and key}
     epsilons, numbers = np.array(list(counts)), np.array(list(counts.values()), np.float64)
-    bound = total_epsilon(
-        mu, float(epsilons @ numbers), float(np.square(mu_from_pure(epsilons)) @ numbers) if counts else 0.0, delta
-    )
+    squares = float(np.square(mu_from_pure(epsilons)) @ numbers) if counts else 0.0
+    bound = float(total_epsilon(mu, float(epsilons @ numbers), squares, delta))
     if not counts or not 0 < bound < np.inf or delta < _SMALLEST_DELTA:
         return bound
     losses, mass = _loss_distribution(epsilons, numbers)
