@@ -41,7 +41,7 @@ def generate_launch_description() -> LaunchDescription:
             _argument("ledger", "", "file of the odometer; empty for one a node in ~/.ros/uav_privacy_sc/"),
             _argument("seed", "", "seed of all noise, for experiments only; empty for cryptographic randomness"),
             _argument("log_level", "info", "of every node", ["debug", "info", "warn", "error", "fatal"]),
-            *(_argument(f"with_{spec.name}", "true", f"{spec.name} {spec.about}", SWITCH) for spec in graph.NODES.values()),
+            *(_argument(f"with_{name}", "true", f"{name} {spec.about}", SWITCH) for name, spec in graph.NODES.items()),
             OpaqueFunction(function=_nodes),
         ]
     )
