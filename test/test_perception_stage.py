@@ -1,4 +1,4 @@
-"""Perception and the ground's decoder: geometry, weights that are wrong, empty scenes, and what shipped weights can do."""
+"""Perception and decoder: geometry, wrong weights, empty scenes, and what the shipped weights can do."""
 
 from __future__ import annotations
 
