@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from uav_privacy_sc import scene
@@ -208,3 +211,17 @@ def test_pacing_without_a_ceiling_is_refused() -> None:
         pacing.frame_allowance(Odometer(None, 1e-5, 1.0), 0)
     with pytest.raises(ValueError, match=r"^share must lie in \(0, 1\]"):
         pacing.frame_allowance(Odometer(None, 1e-5, 1.0), 10).location_epsilon(0.0)
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(0, 20), st.just(2)), elements=st.floats(-1e6, 1e6)),
+    st.floats(1e-9, 1e6),
+)
+def test_every_released_descriptor_is_a_possible_one(sizes: np.ndarray, epsilon: float) -> None:
+    streams = RandomStreams(seed=1)
+    released = descriptors.release_sizes(sizes, epsilon, streams.size)
+    assert ((released >= 2.0**-descriptors.OCTAVES) & (released <= 1)).all()
+    labels = descriptors.release_labels(np.arange(len(sizes)) % KINDS, epsilon, streams.label)
+    assert ((labels >= 0) & (labels < KINDS)).all()
+    padded = descriptors.pad_objects(crowd(3), DescriptorConfig(count_epsilon=epsilon), streams.count)
+    assert padded.dtype == scene.OBJECT_DTYPE and len(padded) <= 1000

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy import integrate, stats
 
 from uav_privacy_sc.privacy import location
@@ -174,3 +177,29 @@ def test_parameters_and_centres_out_of_range_are_refused_by_name(rng: np.random.
     if not np.isfinite(value):
         with pytest.raises(ValueError, match="^centers hold NaN or infinity"):
             location.release_grid(np.full((1, 2), value), 1.0, 16, rng)
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(0, 20), st.just(2)), elements=st.floats(-1e6, 1e6)),
+    st.floats(1e-9, 1e9),
+    st.integers(1, 64),
+    st.floats(1e-6, 1e6),
+)
+def test_every_release_lies_on_its_lattice_inside_the_image(
+    centers: np.ndarray, epsilon_l: float, size: int, scale: float
+) -> None:
+    stream, before = RandomStreams(seed=1).location, centers.copy()
+    released, cells = location.release_grid(centers, epsilon_l, size, stream)
+    np.testing.assert_array_equal(released, np.stack([cells % size + 0.5, cells // size + 0.5], axis=1) / size)
+    assert ((cells >= 0) & (cells < size * size)).all()
+    moved = location.release_planar_laplace(centers, epsilon_l, scale, stream)
+    assert ((moved >= 0) & (moved <= 1)).all()
+    np.testing.assert_array_equal(moved / location.LATTICE, np.rint(moved / location.LATTICE))
+    np.testing.assert_array_equal(centers, before)
+
+
+@given(st.floats(1e-9, 1e9), st.integers(1, 200))
+def test_expected_grid_error_lies_between_quantization_and_a_uniform_guess(epsilon_l: float, size: int) -> None:
+    error = location.grid_expected_error(epsilon_l, size)
+    finest, blind = location.grid_expected_error(1e9, size), location.grid_expected_error(1e-9, size)
+    assert finest * (1 - 1e-9) <= error <= blind * (1 + 1e-9) < 0.53

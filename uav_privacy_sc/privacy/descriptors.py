@@ -41,6 +41,7 @@ class DescriptorConfig:
         count_epsilon: pure epsilon of one object more or less.
         count_margin: how many dummies there are on average; objects are dropped about
             ``exp(-count_epsilon * count_margin) / 2`` of the time.
+        count_limit: most objects that are ever released, whatever the noise.
         hide_score: send 1.0 for every score.
         shuffle: release the objects in random order.
     """
@@ -49,6 +50,7 @@ class DescriptorConfig:
     size_epsilon: float | None = None
     count_epsilon: float | None = None
     count_margin: int = 8
+    count_limit: int = 1000
     hide_score: bool = False
     shuffle: bool = False
 
@@ -57,6 +59,7 @@ class DescriptorConfig:
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
         whole("count_margin", self.count_margin, 0)
+        whole("count_limit", self.count_limit)
 
 
 def pad_objects(objects: np.ndarray, config: DescriptorConfig, rng: np.random.Generator) -> np.ndarray:
@@ -83,7 +86,8 @@ def padded_numbers(
     """Return draws of the number that is released for ``count`` objects; ``count`` itself without ``count_epsilon``."""
     if config.count_epsilon is None:
         return np.full(shape, count, np.int64)
-    return np.maximum(count + config.count_margin + two_sided_geometric(config.count_epsilon, shape, rng), 0)
+    numbers = count + config.count_margin + two_sided_geometric(config.count_epsilon, shape, rng)
+    return np.minimum(np.maximum(numbers, 0), config.count_limit)
 
 
 def release_descriptors(objects: np.ndarray, config: DescriptorConfig, streams: RandomStreams) -> np.ndarray:

@@ -54,6 +54,7 @@ def release_planar_laplace(centers: ArrayLike, epsilon_l: float, scale: float, r
 
     The radius is Gamma(2, 1/epsilon_l) in units; one unit is ``1 / scale`` of the image. True position and noise are
     rounded to :data:`LATTICE` apart from each other and then added, so the sum has no telling low bits.
+    Rounding the position may add ``sqrt(2) * 2^-20`` of the image to a distance, and nothing else to the guarantee.
 
     Args:
         centers: ``(M, 2)`` normalized centres; coordinates outside [0, 1] are brought to the border first.
