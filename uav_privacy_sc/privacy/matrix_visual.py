@@ -18,6 +18,7 @@ from . import lattice, matrix
 from .budget_map import BudgetMapConfig
 from .calibration import mu_from_epsilon
 from .domain import FloatArray, positive
+from .normal import standard_normal
 from .visual import VisualConfig, clip_scale, register
 
 _Clip = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -42,7 +43,7 @@ class _Directional:
         clip = self._clip_of(features, config)
         if config.lattice_step is not None:
             return lattice.release(features, clip, sigma, config.lattice_step, config.c_clip, rng)
-        noisy = rng.standard_normal(features.shape, dtype=np.float32)
+        noisy = standard_normal(features.shape, rng)
         noisy *= sigma.astype(np.float32)
         noisy += clip(features)
         return noisy

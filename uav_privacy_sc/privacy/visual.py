@@ -23,6 +23,7 @@ from . import lattice
 from .budget_map import BudgetMapConfig, budget_map, object_cells
 from .calibration import METHODS, gaussian_sigma
 from .domain import FloatArray, choice, positive, probability, whole
+from .normal import standard_normal
 
 MAP_SOURCES = ("detections", "released")
 
@@ -263,7 +264,7 @@ class CellGaussian:
         if config.lattice_step is not None:
             step, c_clip = config.lattice_step, config.c_clip
             return lattice.release(features, lambda block: block * scale, sigma, step, c_clip, rng)
-        noisy = rng.standard_normal(features.shape, dtype=np.float32)
+        noisy = standard_normal(features.shape, rng)
         _add_scaled(noisy, sigma, features, scale)
         return noisy
 
