@@ -1,8 +1,9 @@
 """Standard normal float32 draws from a cryptographic generator, faster than its ziggurat.
 
 Box and Muller (1958), written for vector units: of every 64 random bits, 40 make the radius (through a float64
-logarithm, so that the tail reaches 7.5 deviations, beyond which a draw falls once in 2e13) and 24 the angle. For releases
-in floating point only: lattice releases, which owe their guarantee to the sampler, draw float64 from NumPy's ziggurat.
+logarithm, so that the tail reaches 7.5 deviations, beyond which a draw falls once in 2e13) and 24 the angle. For
+releases in floating point only: lattice releases, which owe their guarantee to the sampler, draw float64 from NumPy's
+ziggurat.
 """
 
 from __future__ import annotations
