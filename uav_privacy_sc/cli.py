@@ -209,6 +209,18 @@ def audit(
     raise typer.Exit(carry_out(order))
 
 
+@app.command()
+def bench(
+    only: Annotated[list[str] | None, typer.Option(help="Name of a benchmark; may be given several times.")] = None,
+    repeats: Annotated[int, typer.Option(help="Samples of each figure.")] = 200,
+    json: Json = False,
+) -> None:
+    """Measure speed and memory on one core, as ratios in one run; exit status 1 when a figure is beyond its limit."""
+    from uav_privacy_sc.commands.bench import carry_out
+
+    raise typer.Exit(carry_out(only or (), repeats, json))
+
+
 def _fly(source: str, given: dict[str, Any]) -> None:
     from uav_privacy_sc.commands.fly import FlightOrder, carry_out
     from uav_privacy_sc.flight import FlightConfig

@@ -1,0 +1,89 @@
+"""``bench``: speed and memory on one core, as ratios to what is measured in the same run."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar
+
+if TYPE_CHECKING:
+    from uav_privacy_sc.bench.measure import Row
+    from uav_privacy_sc.bench.registry import Benchmark
+
+METHOD = "medians of CPU time, in turns after a warm-up; memory: peak beyond what was held, by tracemalloc"
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def carry_out(only: Sequence[str], repeats: int, as_json: bool) -> int:
+    """Measure and print; return 1 when a figure is beyond its limit, else 0.
+
+    Raises:
+        ValueError: no such benchmark, or a number of repeats below 1; one line.
+    """
+    with _one_core():
+        from uav_privacy_sc.bench.measure import Meter
+        from uav_privacy_sc.bench.registry import benchmarks
+
+        known = benchmarks()
+        for name in only:
+            if name not in known:
+                raise BadInput(f"benchmark is {name!r}; choose one of {', '.join(known)}")
+        chosen = [known[name] for name in dict.fromkeys(only)] or list(known.values())
+        meter = Meter(repeats)
+        rows = []
+        with progress_bar() as bar:
+            task = bar.add_task("measuring", total=len(chosen), note="")
+            for one in chosen:
+                bar.update(task, note=one.name)
+                rows += [(one, row) for row in one.run(meter)]
+                bar.advance(task)
+    if as_json:
+        print_json(_as_dict(rows, repeats))
+    else:
+        _print(rows, repeats)
+    return 0 if all(row.holds for _, row in rows) else 1
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Confine this process to one core, and number libraries that are not loaded yet to one thread."""
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _as_dict(rows: list[tuple[Benchmark, Row]], repeats: int) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "method": METHOD,
+        "repeats": repeats,
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "rows": [{"benchmark": one.name, "part": one.part, **row.as_dict()} for one, row in rows],
+    }
+
+
+def _print(rows: list[tuple[Benchmark, Row]], repeats: int) -> None:
+    print_lines([("method", METHOD), ("repeats", f"{repeats}, on one core")])
+    table = []
+    for _, row in rows:
+        sign = "≤" if row.at_most else "≥"
+        limit = "" if row.limit is None else f"{sign} {row.limit:g}"
+        verdict = "" if row.limit is None else "ok" if row.holds else "MISSED"
+        figure = f"{row.value:.3g}{'' if row.unit == 'x' else ' '}{row.unit}".strip()
+        table.append((row.what, verdict, figure, limit, row.measured, row.published))
+    print_table(("what", "", "figure", "limit", "measured", "paper"), table, words=2)
