@@ -178,12 +178,18 @@ def odometer(
     ledger: Annotated[Path, typer.Argument(help="File of a privacy odometer.")],
     delta: Annotated[float, typer.Option(help="Failure probability at which epsilon is given.")] = 1e-5,
     epsilon_ceiling: Ceiling = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Picture of the flight: mission, ceiling and pace (.png, .svg or .pdf).")
+    ] = None,
+    expected_frames: Annotated[
+        int | None, typer.Option(help="Frames that the ceiling is to last for: plots the pace, too.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Say what a ledger records as spent; exit status 1 when that is beyond a ceiling."""
     from uav_privacy_sc.commands.odometer import carry_out
 
-    raise typer.Exit(carry_out(ledger, delta, epsilon_ceiling, json))
+    raise typer.Exit(carry_out(ledger, delta, epsilon_ceiling, json, plot, expected_frames))
 
 
 @app.command()

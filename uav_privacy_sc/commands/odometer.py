@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table
+from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, say
 from uav_privacy_sc.evaluation.headline import delta_text
 from uav_privacy_sc.privacy.accountant import LedgerError, Odometer, Report
 
@@ -20,26 +20,62 @@ _UNITS = {
 }
 
 
-def carry_out(ledger: Path, delta: float, ceiling: float | None, as_json: bool) -> int:
-    """Print what was spent; return 1 when it is beyond the ceiling, else 0.
+def carry_out(
+    ledger: Path,
+    delta: float,
+    ceiling: float | None,
+    as_json: bool,
+    plot: Path | None = None,
+    expected_frames: int | None = None,
+) -> int:
+    """Print what was spent, and plot it over the flight; return 1 when it is beyond the ceiling, else 0.
 
     Raises:
-        BadInput: no such ledger, or it cannot be read or trusted.
+        BadInput: no such ledger, it cannot be read or trusted, or the plot cannot be written.
         ValueError: delta or ceiling out of range.
     """
     if not ledger.is_file():
         raise BadInput(f"no such ledger: {ledger}")
+    _check_pace(ceiling, expected_frames)
     try:
         odometer = Odometer(ledger, delta, ceiling)
     except LedgerError as error:
         raise BadInput(f"ledger {ledger}: {error}") from None
-    report = odometer.spent()
-    odometer.close()
+    try:
+        report = odometer.spent()
+        if plot is not None:
+            _plot(odometer, plot, expected_frames)
+    finally:
+        odometer.close()
     if as_json:
         print_json(_finite(asdict(report)))
     else:
         _print(ledger, report)
     return int(ceiling is not None and not report.mission.epsilon <= ceiling)
+
+
+def _check_pace(ceiling: float | None, expected_frames: int | None) -> None:
+    if expected_frames is None:
+        return
+    if expected_frames < 1:
+        raise BadInput(f"expected-frames is {expected_frames}; give a whole number of at least 1")
+    if ceiling is None:
+        raise BadInput("expected-frames needs a ceiling to pace; give --epsilon-ceiling, too")
+
+
+def _plot(odometer: Odometer, plot: Path, expected_frames: int | None) -> None:
+    from uav_privacy_sc.evaluation.odometer_plot import SUFFIXES, SpendingHistory, draw_spending
+
+    if plot.suffix.lower() not in SUFFIXES:
+        raise BadInput(f"plot {plot} has no known ending; give one of {', '.join(SUFFIXES)}")
+    if not odometer.releases:
+        raise BadInput("the ledger records no release, so there is nothing to plot")
+    history = SpendingHistory.from_ledger(odometer.history(), odometer.delta)
+    try:
+        draw_spending(history, plot, odometer.ceiling_epsilon, expected_frames)
+    except OSError as error:
+        raise BadInput(f"plot {plot} cannot be written: {error.strerror or error}") from None
+    say(f"plotted {odometer.releases} releases to {plot}")
 
 
 def _finite(value: Any) -> Any:
