@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rcl_interfaces.msg import ParameterEvent
@@ -21,10 +22,11 @@ class BudgetFollower:
     """Holds the newest :class:`Budgets` of the aircraft's own server in ``budgets``; None until there are some.
 
     Values count only when all of them come in one event: budgets and power change together or not at all. Zeros are
-    what a server has before it knows the channel; they are no budget.
+    what a server has before it knows the channel; they are no budget. ``changed`` is called after each confirmation.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
         self.budgets: Budgets | None = None
         self._node = node
         self._server = f"{node.get_namespace().rstrip('/')}/{SERVER}"
@@ -59,3 +61,4 @@ class BudgetFollower:
         if any(value is None for value in values.values()) or not values["epsilon_v"]:
             return
         self.budgets = Budgets(**values, stamp_ns=time.monotonic_ns())
+        self._changed()

@@ -71,7 +71,7 @@ class LinkNode(StageNode[LinkParameters]):
         self._ground_half = self._reach_ground()
         for name in self.spec.gives:
             self.create_outputs(name, on=self._ground_half if TOPICS[name].domain == GROUND else None)
-        self.follower = BudgetFollower(self)
+        self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
         self._snr_db: tuple[float, float] | None = None
         self._join = StampJoin(self._on_release, lambda stamp: self.drop("half a frame", stamp))
         self.take("tx/objects", self._join.first)

@@ -80,7 +80,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
         self.stage = self.config.stage(self._ledger()) if stage is None else stage
-        self.follower = BudgetFollower(self)
+        self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
         self._refused: str | None = "nothing released yet"
         self._heard = time.monotonic()
         self._join = StampJoin(self._on_percept, lambda stamp: self.drop("half a frame", stamp))
