@@ -227,6 +227,22 @@ def bench(
     raise typer.Exit(carry_out(only or (), repeats, json))
 
 
+@app.command()
+def evaluate(
+    protocol: Annotated[str, typer.Option(help="matrix: P2's comparison of matrix mechanisms.")],
+    out: Annotated[Path, typer.Option(help="Folder for the table as CSV.")] = Path("out/evaluate"),
+    epsilon: Annotated[float, typer.Option(help="Budget that all mechanisms claim.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Failure probability that they claim.")] = 1e-5,
+    draws: Annotated[int, typer.Option(help="Draws over which is measured, at least 2.")] = 30,
+    seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Measure a paper's table: as the paper states it, and tight."""
+    from uav_privacy_sc.commands.evaluate import EvaluationOrder, carry_out
+
+    raise typer.Exit(carry_out(EvaluationOrder(protocol, out, epsilon, delta, draws, seed, json)))
+
+
 def _fly(source: str, given: dict[str, Any]) -> None:
     from uav_privacy_sc.commands.fly import FlightOrder, carry_out
     from uav_privacy_sc.flight import FlightConfig

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar
+from uav_privacy_sc.commands.cores import one_core
 
 if TYPE_CHECKING:
     from uav_privacy_sc.bench.measure import Row
     from uav_privacy_sc.bench.registry import Benchmark
 
 METHOD = "medians of CPU time, in turns after a warm-up; memory: peak beyond what was held, by tracemalloc"
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def carry_out(only: Sequence[str], repeats: int, as_json: bool) -> int:
@@ -24,7 +22,7 @@ def carry_out(only: Sequence[str], repeats: int, as_json: bool) -> int:
     Raises:
         ValueError: no such benchmark, or a number of repeats below 1; one line.
     """
-    with _one_core():
+    with one_core():
         from uav_privacy_sc.bench.measure import Meter
         from uav_privacy_sc.bench.registry import benchmarks
 
@@ -46,22 +44,6 @@ def carry_out(only: Sequence[str], repeats: int, as_json: bool) -> int:
     else:
         _print(rows, repeats)
     return 0 if all(row.holds for _, row in rows) else 1
-
-
-@contextmanager
-def _one_core() -> Iterator[None]:
-    """Confine this process to one core, and number libraries that are not loaded yet to one thread."""
-    for name in _THREADS:
-        os.environ.setdefault(name, "1")
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 def _as_dict(rows: list[tuple[Benchmark, Row]], repeats: int) -> dict[str, Any]:

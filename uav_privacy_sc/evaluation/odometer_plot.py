@@ -107,7 +107,9 @@ def draw_spending(
 
 
 def _mission(axes: Axes, releases: np.ndarray, history: SpendingHistory) -> None:
-    axes.set_title(f"One object in all frames so far (delta {delta_text(history.delta)})", color=INK, fontsize=11, loc="left")
+    axes.set_title(
+        f"One object in all frames so far (delta {delta_text(history.delta)})", color=INK, fontsize=11, loc="left"
+    )
     axes.plot(releases, _finite(history.mission), color=RED, label="mission")
     endless = ~np.isfinite(history.mission)
     if endless.any():
