@@ -7,7 +7,6 @@ made on a machine without it.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,10 +19,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.control.bcd import OperatingPoint, optimize_at_db
 from uav_privacy_sc.control.policy import ScenarioPolicy
 from uav_privacy_sc.link.channel import BlockState, LinkConfig, draw_fading, transmit_features, transmit_objects
-from uav_privacy_sc.privacy import location, visual
-from uav_privacy_sc.privacy.accountant import BudgetExhausted, Expenditure, Odometer
-from uav_privacy_sc.privacy.budget_map import BudgetMapConfig
-from uav_privacy_sc.privacy.randomness import RandomStreams
+from uav_privacy_sc.protection import ProtectionConfig, ProtectStage
 from uav_privacy_sc.release import Budgets, ProtectionError, Release, ReleaseRecord
 
 __all__ = [
@@ -40,136 +36,6 @@ __all__ = [
     "ReleaseRecord",
     "Transmission",
 ]
-
-
-@dataclass(frozen=True)
-class ProtectionConfig:
-    """How a frame is protected. ``max_budget_age_s`` is how old a budget may be when it is used."""
-
-    visual: visual.VisualConfig = field(default_factory=visual.VisualConfig)
-    budget_map: BudgetMapConfig = field(default_factory=BudgetMapConfig)
-    max_budget_age_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.max_budget_age_s) and self.max_budget_age_s > 0.0):
-            raise ValueError(f"max_budget_age_s is {self.max_budget_age_s!r}; give a finite number of seconds above 0")
-
-
-class ProtectStage:
-    """Release features and objects under a budget, or nothing at all.
-
-    What is spent is on disk, through the odometer, before the release exists for anybody else.
-    """
-
-    def __init__(self, config: ProtectionConfig, streams: RandomStreams, odometer: Odometer) -> None:
-        self.config = config
-        self.streams = streams
-        self.odometer = odometer
-
-    def __call__(
-        self,
-        features: np.ndarray,
-        objects: np.ndarray,
-        budgets: Budgets | None,
-        stamp_ns: int,
-        now_ns: int | None = None,
-    ) -> Release:
-        """Protect one frame: features (C, H', W') float32, objects (M,) ``scene.OBJECT_DTYPE``.
-
-        ``now_ns`` is the monotonic time against which the age of the budgets counts; None skips that check.
-
-        Raises:
-            ProtectionError: whatever went wrong, from a stale budget to a fault in a mechanism. Nothing is released.
-        """
-        try:
-            return self._release(features, objects, self._usable(budgets, now_ns), stamp_ns)
-        except ProtectionError:
-            raise
-        except BudgetExhausted as error:
-            raise ProtectionError(f"mission budget spent: {error}") from None
-        except Exception as error:  # fail closed: no fault, of whatever kind, lets a frame through
-            raise ProtectionError(f"{type(error).__name__} in the protection of a frame: {error}") from error
-
-    def _usable(self, budgets: Budgets | None, now_ns: int | None) -> Budgets:
-        if budgets is None:
-            raise ProtectionError("no budget: none received yet")
-        budgets.check()
-        if now_ns is not None:
-            age_s = (now_ns - budgets.stamp_ns) / 1e9
-            if not 0.0 <= age_s <= self.config.max_budget_age_s:
-                limit_s = self.config.max_budget_age_s
-                raise ProtectionError(f"stale budget: {age_s:.1f} s old, at most {limit_s:g} s allowed")
-        return budgets
-
-    def _release(self, features: np.ndarray, objects: np.ndarray, budgets: Budgets, stamp_ns: int) -> Release:
-        _check_percept(features, objects)
-        released = self._release_objects(objects, budgets)
-        boxes = released if self.config.visual.map_source == "released" else objects
-        grid_shape = features.shape[1:]
-        epsilon = visual.allocate(boxes, grid_shape, budgets.epsilon_v, self.config.visual, self.config.budget_map)
-        private = visual.release(features, epsilon, self.config.visual, self.streams.visual)
-        if not (np.isfinite(private).all() and np.isfinite(scene.corners(released)).all()):
-            raise ProtectionError("a released value is NaN or infinite")
-        self.odometer.spend(self._expenditure(objects, epsilon, budgets, stamp_ns))
-        return Release(private, released, self._record(epsilon, len(objects), budgets, stamp_ns), epsilon)
-
-    def _release_objects(self, objects: np.ndarray, budgets: Budgets) -> np.ndarray:
-        released = objects.copy()
-        centers, rng = scene.centers(objects), self.streams.location
-        if budgets.location_branch == "grid":
-            centers, released["cell"] = location.release_grid(centers, budgets.epsilon_l, budgets.grid_size, rng)
-        else:
-            centers = location.release_planar_laplace(centers, budgets.epsilon_l, budgets.location_scale, rng)
-            released["cell"] = -1
-        released["x"], released["y"] = np.asarray(centers, np.float32).reshape(-1, 2).T
-        return released
-
-    def _expenditure(self, objects: np.ndarray, epsilon: np.ndarray, budgets: Budgets, stamp_ns: int) -> Expenditure:
-        cost = visual.cost(epsilon, objects, self.config.visual)
-        return Expenditure(
-            stamp_ns=stamp_ns,
-            cell_mu=cost.cell,
-            object_mu=cost.object,
-            frame_mu=cost.frame,
-            location_epsilon=budgets.epsilon_l if len(objects) else 0.0,
-            mechanism=f"{self.config.visual.mechanism} + {budgets.location_branch}",
-            seeded=self.streams.seeded,
-        )
-
-    def _record(self, epsilon: np.ndarray, objects: int, budgets: Budgets, stamp_ns: int) -> ReleaseRecord:
-        spent, config = self.odometer.spent(), self.config.visual
-        return ReleaseRecord(
-            stamp_ns=stamp_ns,
-            mechanism=config.mechanism,
-            calibration=config.calibration,
-            map_rule=self.config.budget_map.rule,
-            map_source=config.map_source,
-            location_branch=budgets.location_branch,
-            seeded=self.streams.seeded,
-            objects=objects,
-            epsilon_v=budgets.epsilon_v,
-            epsilon_l=budgets.epsilon_l,
-            p_tx=budgets.p_tx,
-            delta=config.delta,
-            c_clip=config.c_clip,
-            epsilon_cell_min=float(epsilon.min()),
-            epsilon_cell_mean=float(epsilon.mean()),
-            epsilon_cell_max=float(epsilon.max()),
-            spent_cell_epsilon=spent.cell.epsilon,
-            spent_object_epsilon=spent.object.epsilon,
-            spent_frame_epsilon=spent.frame.epsilon,
-            spent_mission_epsilon=spent.mission.epsilon,
-            spent_mission_delta=spent.mission.delta,
-        )
-
-
-def _check_percept(features: np.ndarray, objects: np.ndarray) -> None:
-    if features.ndim != 3 or not np.isfinite(features).all():
-        raise ProtectionError("features are not a finite (C, rows, columns) tensor")
-    if objects.dtype != scene.OBJECT_DTYPE or objects.ndim != 1:
-        raise ProtectionError("objects are not a row of object records")
-    if not np.isfinite(scene.corners(objects)).all():
-        raise ProtectionError("an object has a NaN or infinite box")
 
 
 @dataclass(frozen=True)

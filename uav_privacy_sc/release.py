@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,10 @@ BUDGET_NAMES = tuple(item.name for item in fields(Budgets) if item.name != "stam
 class ReleaseRecord:
     """What one release spent and how it was made; published beside it, on the aircraft's side only.
 
-    ``epsilon_cell_*`` are over the grid of this frame; ``spent_*`` are the odometer's totals after this release.
+    ``epsilon_cell_*`` are over the grid of this frame; ``spent_*`` are the odometer's totals after this release, and
+    ``spent_track_epsilon`` is 0 without tracking. ``location_epsilon``, ``label_epsilon``, ``size_epsilon`` and
+    ``count_epsilon`` are what this release cost: 0 for what was sent in clear, and for places that were kept.
+    ``lattice_step`` is 0 for features that are no whole steps. ``allowance_epsilon`` is what pacing allowed the frame.
     """
 
     stamp_ns: int
@@ -84,6 +87,18 @@ class ReleaseRecord:
     spent_frame_epsilon: float
     spent_mission_epsilon: float
     spent_mission_delta: float
+    spent_track_epsilon: float = 0.0
+    lattice_step: float = 0.0
+    location_mode: str = "independent"
+    location_epsilon: float = 0.0
+    label_epsilon: float = 0.0
+    size_epsilon: float = 0.0
+    count_epsilon: float = 0.0
+    score_hidden: bool = False
+    order_shuffled: bool = False
+    paced: bool = False
+    allowance_epsilon: float = 0.0
+    frames_left: int = 0
 
     def as_text(self) -> dict[str, str]:
         """Return every value as text that reads back to the same value."""
@@ -91,16 +106,17 @@ class ReleaseRecord:
 
     @classmethod
     def from_text(cls, values: dict[str, str]) -> ReleaseRecord:
-        """Read what :meth:`as_text` wrote.
+        """Read what :meth:`as_text` wrote, an older version's, too.
 
         Raises:
             ValueError: a value is missing or does not read as its type.
         """
         readers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": "True".__eq__, "str": str}
-        missing = [item.name for item in fields(cls) if item.name not in values]
+        missing = [item.name for item in fields(cls) if item.name not in values and item.default is MISSING]
         if missing:
             raise ValueError(f"record lacks {', '.join(missing)}")
-        return cls(**{item.name: readers[str(item.type)](values[item.name]) for item in fields(cls)})
+        given = [item for item in fields(cls) if item.name in values]
+        return cls(**{item.name: readers[str(item.type)](values[item.name]) for item in given})
 
 
 @dataclass(frozen=True)

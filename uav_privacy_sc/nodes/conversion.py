@@ -20,6 +20,7 @@ from visualization_msgs.msg import Marker, MarkerArray
 from uav_privacy_sc import scene
 from uav_privacy_sc.data.images import ImageError, decode_image, decode_raw
 from uav_privacy_sc.palette import PALETTE
+from uav_privacy_sc.privacy import lattice
 from uav_privacy_sc.release import ReleaseRecord
 
 RECORD_NAME = "release"
@@ -36,7 +37,7 @@ _POINT_TYPES = {
     PointField.FLOAT32: "f4",
     PointField.FLOAT64: "f8",
 }
-_TENSOR = re.compile(r"32FC([1-9][0-9]{0,3})")
+_TENSOR = re.compile(r"(32F|16S)C([1-9][0-9]{0,3})")
 
 
 class MalformedMessage(ValueError):
@@ -94,30 +95,48 @@ def mask_from_message(message: Image) -> np.ndarray:
     return _rows(message, message.width).copy()
 
 
-def tensor_to_message(features: np.ndarray, header: Header) -> Image:
-    """Return features (C, H', W') float32 as an Image of encoding ``32FC<C>`` whose rows are the rows of the grid."""
+def tensor_to_message(features: np.ndarray, header: Header, lattice_step: float = 0.0) -> Image:
+    """Return features (C, H', W') float32 as an Image whose rows are the rows of the grid.
+
+    Its encoding is ``32FC<C>``, or ``16SC<C>`` in whole steps for features on a lattice of ``lattice_step``.
+
+    Raises:
+        ValueError: the features are not on that lattice.
+    """
     channels, height, width = features.shape
-    pixels = np.ascontiguousarray(np.moveaxis(features, 0, 2), "<f4")
-    image = Image(header=header, height=height, width=width, encoding=f"32FC{channels}", step=4 * channels * width)
+    kind, size = ("16S", 2) if lattice_step else ("32F", 4)
+    values = lattice.encode(features, lattice_step) if lattice_step else features
+    pixels = np.ascontiguousarray(np.moveaxis(values, 0, 2), f"<{values.dtype.kind}{size}")
+    encoding, step = f"{kind}C{channels}", size * channels * width
+    image = Image(header=header, height=height, width=width, encoding=encoding, step=step)
     image.data = fill(pixels)
     return image
 
 
-def tensor_from_message(message: Image) -> np.ndarray:
-    """Return the (C, H', W') float32 features of an Image of encoding ``32FC<C>``.
+def tensor_from_message(message: Image, lattice_step: float = 0.0) -> np.ndarray:
+    """Return the (C, H', W') float32 features of an Image of encoding ``32FC<C>``, or ``16SC<C>`` in whole steps.
 
     NaN passes: whoever uses the features checks them.
 
     Raises:
-        MalformedMessage: another encoding, or step and length do not hold the tensor.
+        MalformedMessage: another encoding, whole steps of a length that is not known, or step and length do not hold
+            the tensor.
     """
     match = _TENSOR.fullmatch(message.encoding)
     if match is None:
-        raise MalformedMessage(f"features refused: their encoding is {message.encoding!r}, not '32FC<channels>'")
-    channels = int(match.group(1))
-    rows = np.ascontiguousarray(_rows(message, 4 * channels * message.width))
-    pixels = rows.view(">f4" if message.is_bigendian else "<f4").reshape(message.height, message.width, channels)
-    return np.ascontiguousarray(np.moveaxis(pixels, 2, 0), np.float32)
+        kinds = "'32FC<channels>' or '16SC<channels>'"
+        raise MalformedMessage(f"features refused: their encoding is {message.encoding!r}, not {kinds}")
+    whole, channels = match.group(1) == "16S", int(match.group(2))
+    if whole and not lattice_step:
+        raise MalformedMessage("features refused: they are in whole steps, and nobody has told how long one is")
+    size = 2 if whole else 4
+    rows = np.ascontiguousarray(_rows(message, size * channels * message.width))
+    order, kind = ">" if message.is_bigendian else "<", "i2" if whole else "f4"
+    pixels = rows.view(order + kind).reshape(message.height, message.width, channels)
+    values = np.moveaxis(pixels, 2, 0)
+    if whole:
+        return lattice.decode(np.ascontiguousarray(values, np.int16), lattice_step)
+    return np.ascontiguousarray(values, np.float32)
 
 
 def _rows(message: Image, row_bytes: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from uav_privacy_sc.nodes.conversion import (
     stamp_ns,
     tensor_from_message,
 )
+from uav_privacy_sc.nodes.lattice_follower import LatticeFollower
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
 from uav_privacy_sc.nodes.process import leave, run
@@ -37,6 +38,7 @@ class EavesdropperNode(StageNode[EavesdropperConfig]):
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
         self.stage = self._load() if stage is None else stage
+        self.lattice = LatticeFollower(self, "eve/rx/lattice_step")
         self.take("eve/rx/objects", self._on_objects)
         self.take("eve/rx/features", self._on_features)
 
@@ -59,7 +61,7 @@ class EavesdropperNode(StageNode[EavesdropperConfig]):
             self.give("eve/markers", markers_to_message(objects_from_message(message), message.header))
 
     def _on_features(self, message: Any) -> None:
-        features = tensor_from_message(message)
+        features = tensor_from_message(message, self.lattice.step)
         with self.timed("attack") as taken:
             picture = self.stage(features)
         self.counts["frames"] += 1

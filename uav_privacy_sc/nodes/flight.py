@@ -280,10 +280,13 @@ class Flight:
             ("camera", "camera/image_raw"),
             ("perception", "semantic/features"),
             ("perception", "semantic/objects"),
+            ("protection", "tx/lattice_step"),
             ("protection", "tx/features"),
             ("protection", "tx/objects"),
+            ("link", "ground/rx/lattice_step"),
             ("link", "ground/rx/features"),
             ("link", "ground/rx/objects"),
+            ("link", "eve/rx/lattice_step"),
             ("link", "eve/rx/features"),
         )
         return all(self.nodes[node].wanted(topic) for node, topic in pairs)

@@ -17,6 +17,7 @@ from uav_privacy_sc.nodes.conversion import (
     tensor_from_message,
 )
 from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.lattice_follower import LatticeFollower
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
 from uav_privacy_sc.nodes.process import leave, run
@@ -41,6 +42,7 @@ class GroundNode(StageNode[GroundConfig]):
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
         self.stage = self._load() if stage is None else stage
+        self.lattice = LatticeFollower(self, "ground/rx/lattice_step")
         self._join = StampJoin(self._on_reception, lambda stamp: self.drop("half a frame", stamp))
         self.take("ground/rx/objects", self._join.first)
         self.take("ground/rx/features", self._join.second)
@@ -57,7 +59,8 @@ class GroundNode(StageNode[GroundConfig]):
 
     def _on_reception(self, objects_message: Any, features_message: Any) -> None:
         header = features_message.header
-        objects, features = objects_from_message(objects_message), tensor_from_message(features_message)
+        objects = objects_from_message(objects_message)
+        features = tensor_from_message(features_message, self.lattice.step)
         if objects is None:
             self.counts["object packets lost"] += 1
         with self.timed("decode") as taken:

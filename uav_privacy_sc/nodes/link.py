@@ -22,6 +22,7 @@ from uav_privacy_sc.nodes.conversion import (
     tensor_to_message,
 )
 from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.lattice_follower import LatticeFollower
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import discovery, leave, run
 from uav_privacy_sc.pipeline import LinkStage, Reception
@@ -73,6 +74,7 @@ class LinkNode(StageNode[LinkParameters]):
             self.create_outputs(name, on=self._ground_half if TOPICS[name].domain == GROUND else None)
         self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
         self._snr_db: tuple[float, float] | None = None
+        self.lattice = LatticeFollower(self, "tx/lattice_step")
         self._join = StampJoin(self._on_release, lambda stamp: self.drop("half a frame", stamp))
         self.take("tx/objects", self._join.first)
         self.take("tx/features", self._join.second)
@@ -117,7 +119,8 @@ class LinkNode(StageNode[LinkParameters]):
 
     def _on_release(self, objects_message: Any, features_message: Any) -> None:
         stamp, budgets = stamp_ns(features_message.header), self.follower.budgets
-        objects, features = objects_from_message(objects_message), tensor_from_message(features_message)
+        objects = objects_from_message(objects_message)
+        features = tensor_from_message(features_message, self.lattice.step)
         if budgets is None or objects is None:
             self.drop("not sent", stamp, "no transmit power yet" if budgets is None else "no objects")
             return
@@ -140,6 +143,7 @@ class LinkNode(StageNode[LinkParameters]):
         self.announce()
 
     def _deliver(self, party: str, received: Reception, header: Any) -> None:
+        self.give(f"{party}/rx/lattice_step", self.lattice.message)
         self.give(f"{party}/rx/objects", objects_to_message(received.objects, header))
         self.give(f"{party}/rx/features", tensor_to_message(received.features, header))
         self.give(f"link/{party}/snr_db", Float32(data=received.snr_db))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from std_msgs.msg import Float32
+
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.conversion import (
@@ -20,15 +22,20 @@ from uav_privacy_sc.nodes.conversion import (
 from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import leave, run
-from uav_privacy_sc.pipeline import ProtectionConfig, ProtectionError, ProtectStage
+from uav_privacy_sc.object_release import LOCATION_MODES, ObjectConfig
 from uav_privacy_sc.privacy.accountant import Odometer
 from uav_privacy_sc.privacy.budget_map import RULES, BudgetMapConfig
 from uav_privacy_sc.privacy.calibration import METHODS
+from uav_privacy_sc.privacy.descriptors import DescriptorConfig
+from uav_privacy_sc.privacy.lattice import STEP
 from uav_privacy_sc.privacy.randomness import RandomStreams
 from uav_privacy_sc.privacy.visual import MAP_SOURCES, VisualConfig, mechanisms
+from uav_privacy_sc.protection import ProtectionConfig, ProtectStage
+from uav_privacy_sc.release import ProtectionError, Release
 
 SEED = "seed of the noise, for experiments only; -1 for cryptographic randomness"
 UNPROTECTED = "none"
+EXPERIMENT = "EXPERIMENT: the noise has a seed, so nothing that is released is private"
 IN_MEMORY = "memory"
 #: How long perception may be silent before diagnostics say so.
 SILENCE_S = 3.0
@@ -47,10 +54,27 @@ class ProtectionParameters:
     epsilon_min: float = parameter(0.08, "smallest budget of an object's cells", low=1e-4, high=1e2)
     c_clip: float = parameter(1.0, "L2 bound of a cell's features", low=1e-3, high=1e3)
     delta: float = parameter(1e-5, "failure probability of a cell's release", low=1e-12, high=1e-2)
+    channels: int = parameter(16, "channels of the features; others are refused", low=1, high=9999)
+    undetected_cells: int = parameter(
+        1, "cells that the odometer charges for what the detector missed", low=0, high=9999
+    )
+    lattice_step: float = parameter(
+        STEP, "features are whole multiples of this power of two (int16); 0 for floats", low=0.0, high=1.0
+    )
+    location_mode: str = parameter("independent", "a place for every frame, or for a track", choices=LOCATION_MODES)
+    test_ratio: float = parameter(0.5, "predictive: budget of the test, in epsilon_l", low=1e-2, high=10.0)
+    test_threshold: float = parameter(8.0, "predictive: distance at which a place is stale", low=1e-2, high=1e4)
+    label_epsilon: float = parameter(0.0, "randomized response of the class; 0 sends it in clear", low=0.0, high=100.0)
+    size_epsilon: float = parameter(0.0, "noise on an octave of box size; 0 sends it in clear", low=0.0, high=100.0)
+    count_epsilon: float = parameter(0.0, "noise on the object count; 0 sends it in clear", low=0.0, high=100.0)
+    count_margin: int = parameter(8, "dummy objects on average, with count_epsilon", low=0, high=1000)
+    hide_score: bool = parameter(True, "send no detection scores")
+    shuffle_objects: bool = parameter(True, "send objects in random order")
     max_budget_age_s: float = parameter(2.0, "how old a budget may be when it is used", low=0.1, high=3600.0)
     ledger: str = parameter("", "file of the odometer; empty for ~/.ros/uav_privacy_sc/, 'memory' for none")
     enforce_ceiling: bool = parameter(True, "stop releasing at epsilon_ceiling")
     epsilon_ceiling: float = parameter(10000.0, "mission epsilon that no release may pass", low=1e-3, high=1e12)
+    expected_frames: int = parameter(0, "frames that the ceiling is to last for; 0 does not pace", low=0, high=10**9)
     seed: int = parameter(-1, SEED, low=-1, high=2**63 - 1)
 
     def stage(self, ledger: Path | None) -> ProtectStage:
@@ -61,13 +85,27 @@ class ProtectionParameters:
             delta=self.delta,
             calibration=self.calibration,
             map_source=self.map_source,
+            lattice_step=self.lattice_step or None,
+            channels=self.channels,
+            undetected_cells=self.undetected_cells,
         )
         budget_map = BudgetMapConfig(
             rule=self.map_rule, kappa_ctx=self.kappa_ctx, kappa_bg=self.kappa_bg, epsilon_min=self.epsilon_min
         )
-        config = ProtectionConfig(visual, budget_map, self.max_budget_age_s)
+        config = ProtectionConfig(visual, budget_map, self.max_budget_age_s, self._objects(), self.expected_frames)
         odometer = Odometer(ledger, self.delta, self.epsilon_ceiling if self.enforce_ceiling else None)
         return ProtectStage(config, RandomStreams(None if self.seed < 0 else self.seed), odometer)
+
+    def _objects(self) -> ObjectConfig:
+        options = DescriptorConfig(
+            label_epsilon=self.label_epsilon or None,
+            size_epsilon=self.size_epsilon or None,
+            count_epsilon=self.count_epsilon or None,
+            count_margin=self.count_margin,
+            hide_score=self.hide_score,
+            shuffle=self.shuffle_objects,
+        )
+        return ObjectConfig(options, self.location_mode, self.test_ratio, self.test_threshold)
 
 
 class ProtectionNode(StageNode[ProtectionParameters]):
@@ -102,7 +140,8 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         silent_s = time.monotonic() - self._heard
         if silent_s > SILENCE_S:
             return False, f"nothing from perception for {silent_s:.0f} s", values
-        return self._refused is None, self._refused or "protected", values
+        fine = "protected" if not self.stage.streams.seeded else EXPERIMENT
+        return self._refused is None, self._refused or fine, values
 
     def drop(self, reason: str, stamp_ns: int, detail: str = "") -> None:
         """Count the frame, and let diagnostics say why nothing was released."""
@@ -135,14 +174,22 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         except ProtectionError as error:
             self.drop("not released", stamp, str(error))
             return
+        messages = self._messages(release, features_message.header)  # all of them before the first goes out
         self._refused = None
         self.counts["frames"] += 1
         values = {"record": release.record, "epsilon_map": release.epsilon_map, "budgets": budgets, "stage_ms": taken}
         self.tell("released", stamp, **values)
-        header = features_message.header
-        self.give("tx/record", record_to_message(release.record, header, self.get_fully_qualified_name()))
-        self.give("tx/objects", objects_to_message(release.objects, header))
-        self.give("tx/features", tensor_to_message(release.features, header))
+        for name, message in messages.items():
+            self.give(name, message)
+
+    def _messages(self, release: Release, header: Any) -> dict[str, Any]:
+        step = release.record.lattice_step
+        return {
+            "tx/record": record_to_message(release.record, header, self.get_fully_qualified_name()),
+            "tx/lattice_step": Float32(data=step),
+            "tx/objects": objects_to_message(release.objects, header),
+            "tx/features": tensor_to_message(release.features, header, step),
+        }
 
 
 def main() -> None:
