@@ -32,10 +32,20 @@ def test_clip_bounds_every_cell_and_leaves_short_vectors_alone(rng: np.random.Ge
     np.testing.assert_array_equal(clipped[:, short], features[:, short].astype(np.float32))
 
 
-@given(hnp.arrays(np.float32, (64, 2, 3), elements=st.floats(-(2.0**100), 2.0**100, width=32)), st.floats(1e-3, 1e3))
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@given(hnp.arrays(np.float32, (64, 2, 3), elements=st.floats(-_LARGEST, _LARGEST, width=32)), st.floats(1e-12, 1e12))
 def test_no_finite_vector_exceeds_the_clip(features: np.ndarray, c_clip: float) -> None:
     clipped = features * visual.clip_scale(features, c_clip)
-    assert np.linalg.norm(clipped.astype(np.float64), axis=0).max() <= c_clip * (1 + 1e-7)
+    assert np.linalg.norm(clipped.astype(np.float64), axis=0).max() <= c_clip
+
+
+@pytest.mark.parametrize(("c_clip", "value", "channels"), [(1e-9, 3e38, 119), (2.6e-3, 3e38, 109), (1e-12, 3e-12, 1)])
+def test_the_clip_holds_where_its_factor_is_subnormal(c_clip: float, value: float, channels: int) -> None:
+    features = np.full((channels, 1, 1), value, np.float32)
+    clipped = features * visual.clip_scale(features, c_clip)
+    assert np.linalg.norm(clipped.astype(np.float64)) <= c_clip
 
 
 @pytest.mark.parametrize("step", [None, STEP])
@@ -200,7 +210,7 @@ def test_a_mechanism_can_be_added_by_name(rng: np.random.Generator, monkeypatch:
 @pytest.mark.parametrize(
     ("field", "value"),
     [("mechanism", "magic"), ("calibration", "exact"), ("map_source", "truth"), ("c_clip", float("nan"))]
-    + [("delta", 1.0), ("lattice_step", 0.01), ("lattice_step", float("inf"))],
+    + [("c_clip", 1e-20), ("delta", 1.0), ("lattice_step", 0.01), ("lattice_step", float("inf"))],
 )
 def test_a_wrong_setting_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{field} must"):

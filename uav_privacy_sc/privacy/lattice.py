@@ -9,20 +9,19 @@ mechanism on the cut value, up to the sampler's own precision, which does not de
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .domain import FloatArray, positive
+from .normal import BLOCK, Clip, fill
 
 #: Largest magnitude of a released count of steps (int16; one value is spared to stay symmetric).
 LIMIT = 32767
 #: Default step: a power of two, so every value is exact in float32; int16 then spans +-512.
 STEP = 2.0**-6
 
-_REACH = 16  # no draw of the sampler is that many deviations long: the tail of its 53 bits ends below 14
-_BLOCK = 8  # channels handled at a time
+_REACH = 9  # no draw of the sampler is that many deviations long: the tail of its 53 bits ends at 8.57
 
 
 def check_step(step: float) -> float:
@@ -39,7 +38,7 @@ def check_step(step: float) -> float:
 
 def release(
     features: NDArray[np.float32],
-    clip: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    clip: Clip,
     sigma: FloatArray,
     step: float,
     c_clip: float,
@@ -67,20 +66,24 @@ def release(
     deviation = np.broadcast_to(sigma / step, features.shape)
     saturates = _REACH * float(np.max(sigma, initial=0.0)) + c_clip > LIMIT * step
     exact = np.float32 if c_clip / step <= 2**11 else np.float64  # whole numbers up to 2^24 are exact in float32
-    buffer = np.empty((min(_BLOCK, len(features)), *features.shape[1:]))
-    for start in range(0, len(features), _BLOCK):
-        block = slice(start, start + _BLOCK)
+    buffer = np.empty((min(BLOCK, len(features)), *features.shape[1:]))
+    for start in range(0, len(features), BLOCK):
+        block = slice(start, start + BLOCK)
         counts = clip(features[block])
         counts *= np.float32(1 / step)
         np.trunc(counts, out=counts)
         squares += np.einsum("c...,c...->...", counts, counts, dtype=exact)
-        noise = rng.standard_normal(out=buffer[: len(counts)])
+        noise = fill(buffer[: len(counts)], rng)
         noise *= deviation[block]
         np.rint(noise, out=noise)
-        noise += counts
         if saturates:
+            noise += counts
             np.clip(noise, -LIMIT, LIMIT, out=noise)
-        np.multiply(noise, step, out=released[block], casting="same_kind")
+            counts[...] = noise
+        else:  # all sums are whole numbers below 2^15, exact in float32
+            released[block] = noise
+            counts += released[block]
+        np.multiply(counts, np.float32(step), out=released[block])
     if squares.size and not squares.max() <= np.floor((c_clip / step) ** 2):
         raise ArithmeticError(f"a feature vector exceeds c_clip={c_clip} on the lattice; release refused")
     return released

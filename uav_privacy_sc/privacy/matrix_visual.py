@@ -8,20 +8,17 @@ shows nobody's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import lattice, matrix
+from . import matrix
 from .budget_map import BudgetMapConfig
 from .calibration import mu_from_epsilon
 from .domain import FloatArray, positive
-from .normal import standard_normal
-from .visual import VisualConfig, clip_scale, register
-
-_Clip = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+from .normal import Clip
+from .visual import VisualConfig, add_gaussian, clip_scale, register
 
 
 class _Directional:
@@ -40,13 +37,7 @@ class _Directional:
         if len(features) != config.channels:
             raise ValueError(f"channels must match the features, got {config.channels} for {len(features)}")
         sigma = self._sigma_of(epsilon_map, config)[:, None, None]
-        clip = self._clip_of(features, config)
-        if config.lattice_step is not None:
-            return lattice.release(features, clip, sigma, config.lattice_step, config.c_clip, rng)
-        noisy = standard_normal(features.shape, rng)
-        noisy *= sigma.astype(np.float32)
-        noisy += clip(features)
-        return noisy
+        return add_gaussian(features, self._clip_of(features, config), sigma, config, rng)
 
     def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
         """Return what every cell really gets."""
@@ -68,7 +59,7 @@ class _Directional:
     def _published(self, epsilon: float, shape: tuple[int, int], config: VisualConfig) -> FloatArray:
         raise NotImplementedError
 
-    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> _Clip:
+    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> Clip:
         scale = clip_scale(features, config.c_clip)
         return lambda block: block * scale
 
@@ -102,7 +93,7 @@ class IndependentDirectional(_Directional):
     def _sigma(self, epsilon: float, cells: int, config: VisualConfig) -> FloatArray:
         return _idn(epsilon, (config.channels, cells), config)
 
-    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> _Clip:
+    def _clip_of(self, features: NDArray[np.float32], config: VisualConfig) -> Clip:
         if not np.isfinite(features).all():
             raise ValueError("features hold NaN or infinity; drop the frame")
         bound = np.nextafter(np.float32(_half_width(config)), np.float32(0))

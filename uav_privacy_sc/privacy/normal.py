@@ -1,58 +1,97 @@
-"""Standard normal float32 draws from a cryptographic generator, faster than its ziggurat.
+"""Gaussian noise at the full resolution of a double, from a cryptographic generator, and its addition to features.
 
-Box and Muller (1958), written for vector units: of every 64 random bits, 40 make the radius (through a float64
-logarithm, so that the tail reaches 7.5 deviations, beyond which a draw falls once in 2e13) and 24 the angle. For
-releases in floating point only: lattice releases, which owe their guarantee to the sampler, draw float64 from NumPy's
-ziggurat.
+Draws are Box and Muller's (1958): a radius from 53 random bits and an angle from 53 more, which take part in every
+bit of a draw. That matters more than speed. A draw in single precision (NumPy's ziggurat as well as any other) can
+take so few values that a release, less a guess of the features, shows whether the guess was right: with 24 bits of
+angle every wrong guess of a cell is refuted by a single frame, whatever sigma is. Here noise and features are added in
+double and rounded to single at the very end, so that every float32 on the air has some 2^29 doubles behind it.
+
+The angle goes through the tangent of its half, which NumPy computes on vector units where sine and cosine are not.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-_PAIRS = 12800  # drawn at a time: the buffers stay in the cache
-_ANGLE_BITS, _RADIUS_BITS = 24, 40
-_ANGLE_MASK = np.uint64((1 << _ANGLE_BITS) - 1)
-_ANGLE_STEP = np.float32(2 * np.pi / (1 << _ANGLE_BITS))
+from .domain import FloatArray
+
+#: Channels handled at a time: buffers of them fit the cache.
+BLOCK = 8
+_PAIRS = 6400  # drawn at a time, for the same reason
+
+Clip = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
-def standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return independent standard normal float32 draws.
+def standard_normal(shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+    """Return independent standard normal float64 draws; the largest possible one is 8.57."""
+    return fill(np.empty(shape), rng)
+
+
+def fill(out: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Fill a C-contiguous float64 array with independent standard normal draws and return it.
+
+    Raises:
+        ValueError: an array that is not C-contiguous float64.
+    """
+    if not (out.flags.c_contiguous and out.dtype == np.float64):
+        raise ValueError("out must be a C-contiguous float64 array")
+    flat = out.reshape(-1)
+    room = np.empty((3, min(_PAIRS, (flat.size + 1) // 2)))
+    for start in range(0, flat.size - 1, 2 * _PAIRS):
+        block = flat[start : start + 2 * _PAIRS]
+        half = len(block) // 2
+        _pairs(block[:half], block[half : 2 * half], room[:, :half], rng)
+    if flat.size % 2:
+        pair = np.empty((2, 1))
+        _pairs(*pair, room[:, :1], rng)
+        flat[-1] = pair[0, 0]
+    return out
+
+
+def add_noise(
+    features: NDArray[np.float32], clip: Clip, sigma: FloatArray, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Return the clipped features with Gaussian noise, summed in double and rounded once.
+
+    Rounding a sum is post-processing of it, whatever the features are; and the sum has about 2^29 values to every
+    float32, so that what is left to tell guesses apart is of the order of 1e-8 of a probability.
 
     Args:
-        shape: of the result.
-        rng: any generator; 64 of its bits make two draws.
+        features: ``(C, rows, columns)``, finite.
+        clip: brings a block of channels to the norm bound, in a new array.
+        sigma: noise deviation in the unit of the features, broadcast to their shape.
+        rng: the generator of the visual stream.
     """
-    count = math.prod(shape)
-    pairs = (count + 1) // 2
-    drawn = np.empty((2, pairs), np.float32)
-    exact, single = np.empty(min(_PAIRS, pairs)), np.empty((2, min(_PAIRS, pairs)), np.float32)
-    for start in range(0, pairs, _PAIRS):
-        block = drawn[:, start : start + _PAIRS]
-        length = block.shape[1]
-        _fill(block, exact[:length], single[:, :length], rng)
-    return drawn.reshape(-1)[:count].reshape(shape)
+    released = np.empty(features.shape, np.float32)
+    deviation = np.broadcast_to(sigma, features.shape)
+    buffer = np.empty((min(BLOCK, len(features)), *features.shape[1:]))
+    for start in range(0, len(features), BLOCK):
+        block = slice(start, start + BLOCK)
+        noise = fill(buffer[: len(features[block])], rng)
+        noise *= deviation[block]
+        np.add(noise, clip(features[block]), out=released[block], casting="same_kind")
+    return released
 
 
-def _fill(
-    block: NDArray[np.float32], exact: NDArray[np.float64], single: NDArray[np.float32], rng: np.random.Generator
-) -> None:
-    """Fill ``(2, n)`` with the two coordinates of n points; ``exact`` and ``single`` are room for (n,) and (2, n)."""
-    bits = rng.integers(0, 1 << 64, len(exact), dtype=np.uint64)
-    angle, radius = single
-    np.copyto(angle, bits & _ANGLE_MASK, casting="unsafe")
-    angle *= _ANGLE_STEP
-    bits >>= np.uint64(_ANGLE_BITS)
-    np.copyto(exact, bits, casting="unsafe")
-    exact += 0.5  # never 0, so the logarithm is finite
-    exact *= 2.0**-_RADIUS_BITS
-    np.log(exact, out=exact)
-    exact *= -2.0
-    np.sqrt(exact, out=exact)
-    np.copyto(radius, exact, casting="same_kind")
-    np.cos(angle, out=block[0])
-    np.sin(angle, out=block[1])
-    block *= radius
+def _pairs(first: FloatArray, second: FloatArray, room: FloatArray, rng: np.random.Generator) -> None:
+    """Fill ``first`` and ``second`` with the two coordinates of points; ``room`` is ``(3, n)`` to work in."""
+    tangent, divisor, radius = room
+    rng.random(out=tangent)
+    tangent *= math.pi  # half the angle; the tangent repeats after pi
+    np.tan(tangent, out=tangent)
+    rng.random(out=radius)
+    np.subtract(1.0, radius, out=radius)  # exact, and never 0
+    np.log(radius, out=radius)
+    radius *= -2.0
+    np.sqrt(radius, out=radius)
+    np.multiply(tangent, tangent, out=divisor)
+    divisor += 1.0
+    radius /= divisor
+    np.subtract(2.0, divisor, out=first)
+    first *= radius  # (1 - t^2) / (1 + t^2) is the cosine
+    np.multiply(tangent, radius, out=second)
+    second *= 2.0  # 2 t / (1 + t^2) is the sine

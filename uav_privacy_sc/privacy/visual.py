@@ -23,11 +23,12 @@ from . import lattice
 from .budget_map import BudgetMapConfig, budget_map, object_cells
 from .calibration import METHODS, gaussian_sigma
 from .domain import FloatArray, choice, positive, probability, whole
-from .normal import standard_normal
+from .normal import Clip, add_noise
 
 MAP_SOURCES = ("detections", "released")
 
 _FLOAT32_STEP = float(np.finfo(np.float32).eps)
+_LEAST_CLIP = 1e-12  # squares of shorter float32 vectors would underflow
 _TABLE_FROM, _TABLE_TO, _KNOTS_PER_LOG = 1e-4, 1e3, 1000
 _TABLE_MARGIN = 4e-7  # above the error of linear interpolation between knots, about 1e-3^2 / 8
 
@@ -64,7 +65,8 @@ class VisualConfig:
         choice("mechanism", self.mechanism, mechanisms())
         choice("calibration", self.calibration, METHODS)
         choice("map_source", self.map_source, MAP_SOURCES)
-        positive("c_clip", self.c_clip)
+        if not _LEAST_CLIP <= positive("c_clip", self.c_clip) <= 1 / _LEAST_CLIP:
+            raise ValueError(f"c_clip must lie in 1e-12 to 1e12, got {self.c_clip}; take another unit for the features")
         probability("delta", self.delta)
         if self.lattice_step is not None:
             lattice.check_step(self.lattice_step)
@@ -208,7 +210,11 @@ def clip_scale(features: NDArray[np.float32], c_clip: float) -> NDArray[np.float
             raise ValueError("features hold NaN or infinity; drop the frame")
         squares = np.einsum("chw,chw->hw", features, features, dtype=np.float64)
     norm = np.sqrt(squares) * (1 + (len(features) + 8) * _FLOAT32_STEP)
-    return (c_clip / np.maximum(norm, c_clip)).astype(np.float32, copy=False)
+    exact = c_clip / np.maximum(norm, c_clip)
+    scale = exact.astype(np.float32, copy=False)
+    if scale is not exact:  # huge norms make factors so small that rounding them up would matter
+        np.copyto(scale, np.nextafter(scale, np.float32(0)), where=scale > exact)
+    return scale
 
 
 def sigma_map(epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
@@ -241,15 +247,13 @@ def _sigma_table(delta: float, sensitivity: float) -> tuple[FloatArray, FloatArr
     return values, np.diff(values, append=values[-1])
 
 
-def _add_scaled(
-    noise: NDArray[np.float32], sigma: FloatArray, features: NDArray[np.float32], scale: NDArray[np.float32]
-) -> None:
-    """Turn ``noise`` into ``noise * sigma + features * scale`` in place, without another tensor."""
-    if scale.min(initial=1.0) < 1e-20:  # such features would overflow the noise below
-        features, scale = features * scale, np.ones_like(scale)
-    noise *= (sigma / scale).astype(np.float32)
-    noise += features
-    noise *= scale
+def add_gaussian(
+    features: NDArray[np.float32], clip: Clip, sigma: FloatArray, config: VisualConfig, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Return the features clipped and with Gaussian noise of deviation ``sigma``, on the lattice where one is set."""
+    if config.lattice_step is None:
+        return add_noise(features, clip, sigma, rng)
+    return lattice.release(features, clip, sigma, config.lattice_step, config.c_clip, rng)
 
 
 class CellGaussian:
@@ -261,12 +265,7 @@ class CellGaussian:
         """Clip and add noise (P1 Eq. 13 to 15)."""
         sigma = sigma_map(epsilon_map, config)
         scale = clip_scale(features, config.c_clip)
-        if config.lattice_step is not None:
-            step, c_clip = config.lattice_step, config.c_clip
-            return lattice.release(features, lambda block: block * scale, sigma, step, c_clip, rng)
-        noisy = standard_normal(features.shape, rng)
-        _add_scaled(noisy, sigma, features, scale)
-        return noisy
+        return add_gaussian(features, lambda block: block * scale, sigma, config, rng)
 
     def mu_map(self, epsilon_map: FloatArray, config: VisualConfig) -> FloatArray:
         """Return sensitivity / sigma of every cell."""
