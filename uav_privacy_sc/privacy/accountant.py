@@ -197,7 +197,7 @@ class Odometer:
         self._worst = {"cell": 0.0, "object": 0.0, "frame": 0.0, "pure": 0.0}
         self._releases = self._seeded = 0
         self._last_stamp_ns: int | None = None
-        for row in self._ledger.rows():
+        for row in self._ledger.load():
             self._count(_from_row(row))
 
     def spend(self, expenditure: Expenditure) -> int:
@@ -272,7 +272,9 @@ class Odometer:
     def history(self) -> Iterator[tuple[Expenditure, float]]:
         """Yield every recorded expenditure with the mission epsilon after it."""
         total = _Sum()
-        for row in list(self._ledger.rows()):
+        with self._lock:
+            rows = self._ledger.rows()
+        for row in rows:
             expenditure = _from_row(row)
             total.add(expenditure.object_mu, expenditure.pure_epsilon)
             yield expenditure, total.epsilon(self.delta)

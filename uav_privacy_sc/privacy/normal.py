@@ -47,7 +47,7 @@ def fill(out: FloatArray, rng: np.random.Generator) -> FloatArray:
         _pairs(block[:half], block[half : 2 * half], room[:, :half], rng)
     if flat.size % 2:
         pair = np.empty((2, 1))
-        _pairs(*pair, room[:, :1], rng)
+        _pairs(pair[0], pair[1], room[:, :1], rng)
         flat[-1] = pair[0, 0]
     return out
 
