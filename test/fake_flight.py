@@ -20,7 +20,11 @@ def drawn_scene(number: int, height: int = 180, width: int = 320) -> tuple[np.nd
     mask = np.full((height, width), VEGETATION, np.uint8)
     _fill(image, mask, (0, 0.35, 1, 0.75), (95, 95, 100), ROAD)
     _fill(image, mask, (0.05, 0, 0.3, 0.3), (170, 110, 90), BUILDING)
-    rows = [(3, (0.1 + 0.008 * number, 0.55), (0.14, 0.12)), (0, (0.6, 0.8), (0.03, 0.09)), (1, (0.75, 0.4), (0.04, 0.1))]
+    rows = [
+        (3, (0.1 + 0.008 * number, 0.55), (0.14, 0.12)),
+        (0, (0.6, 0.8), (0.03, 0.09)),
+        (1, (0.75, 0.4), (0.04, 0.1)),
+    ]
     objects = scene.make_objects(
         np.array([row[1] for row in rows]), np.array([row[2] for row in rows]), np.array([row[0] for row in rows])
     )
@@ -55,7 +59,9 @@ def fake_decoder(features: np.ndarray, objects: np.ndarray) -> np.ndarray:
     grey = cv2.resize(features[:3].mean(axis=0), (160, 88))
     mask = np.where(grey < 0.41, ROAD, VEGETATION).astype(np.uint8)
     mask[grey > 0.46] = GROUND
-    for label, (u1, v1, u2, v2) in zip(objects["label"], scene.grid_boxes(scene.corners(objects), mask.shape), strict=True):
+    for label, (u1, v1, u2, v2) in zip(
+        objects["label"], scene.grid_boxes(scene.corners(objects), mask.shape), strict=True
+    ):
         mask[v1:v2, u1:u2] = label
     return mask
 
@@ -93,7 +99,9 @@ def fake_frame(number: int, rng: np.random.Generator, truth: bool = True) -> Fra
     image, mask, objects = drawn_scene(number)
     stamp_ns = 1_000_000_000 + number * 100_000_000
     gain_db = 14 + 5 * math.sin(number / 5) + rng.normal(0, 2)
-    budgets = Budgets(3.0 + 0.4 * math.sin(number / 7), 2.0 - 0.4 * math.sin(number / 7), 1.1 + 0.5 * math.cos(number / 9))
+    budgets = Budgets(
+        3.0 + 0.4 * math.sin(number / 7), 2.0 - 0.4 * math.sin(number / 7), 1.1 + 0.5 * math.cos(number / 9)
+    )
     epsilon = np.full((22, 40), 1.12 * budgets.epsilon_v)
     epsilon[scene.coverage(scene.corners(objects), (22, 40))[1:].any(axis=0)] = 0.3 * budgets.epsilon_v
     features = fake_features(image)
