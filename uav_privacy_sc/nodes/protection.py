@@ -109,7 +109,7 @@ class ProtectionParameters:
 
 
 class ProtectionNode(StageNode[ProtectionParameters]):
-    """Wraps ``pipeline.ProtectStage``."""
+    """Wraps ``protection.ProtectStage``."""
 
     NAME = "protection"
     Config = ProtectionParameters
@@ -118,6 +118,8 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
         self.stage = self.config.stage(self._ledger()) if stage is None else stage
+        if self.stage.streams.seeded:
+            self.get_logger().warning(EXPERIMENT)
         self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
         self._refused: str | None = "nothing released yet"
         self._heard = time.monotonic()
@@ -139,7 +141,8 @@ class ProtectionNode(StageNode[ProtectionParameters]):
             return False, "NOT PROTECTED: the visual mechanism is none", values
         silent_s = time.monotonic() - self._heard
         if silent_s > SILENCE_S:
-            return False, f"nothing from perception for {silent_s:.0f} s", values
+            before = f"; before that: {self._refused}" if self._refused else ""
+            return False, f"nothing from perception for {silent_s:.0f} s{before}", values
         fine = "protected" if not self.stage.streams.seeded else EXPERIMENT
         return self._refused is None, self._refused or fine, values
 
