@@ -60,7 +60,7 @@ def test_size_noise_is_on_octaves_and_stays_in_range(streams: RandomStreams) -> 
     steps = np.log2(released) * descriptors.STEPS
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
     spread = np.rint(steps[:, 0]) - np.log2(0.25) * descriptors.STEPS
-    q = np.exp(-8.0 / descriptors.STEPS)
+    q = np.exp(-8.0 / (descriptors.STEPS + 1))
     assert np.mean(np.abs(spread)) == pytest.approx(2 * q / (1 - q**2), rel=0.05)
     extreme = descriptors.release_sizes([[0.0, -1.0], [5.0, 1.0]], 0.01, streams.size)
     assert (extreme >= 2.0**-descriptors.OCTAVES).all() and (extreme <= 1).all()
@@ -225,3 +225,42 @@ def test_every_released_descriptor_is_a_possible_one(sizes: np.ndarray, epsilon:
     assert ((labels >= 0) & (labels < KINDS)).all()
     padded = descriptors.pad_objects(crowd(3), DescriptorConfig(count_epsilon=epsilon), streams.count)
     assert padded.dtype == scene.OBJECT_DTYPE and len(padded) <= 1000
+
+
+def test_no_change_by_one_octave_in_all_costs_more_than_size_epsilon(
+    streams: RandomStreams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sizes an octave apart in all may be rounded to 17 sixteenths apart; the noise has to allow for it."""
+    asked = []
+
+    def silent(epsilon: float, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        asked.append(epsilon)
+        return np.zeros(shape, np.int64)
+
+    monkeypatch.setattr(descriptors, "two_sided_geometric", silent)
+    rng = np.random.default_rng(0)
+    low, share = rng.uniform(-7, -2, (20000, 2)), rng.random((20000, 1))
+    near, far = (
+        descriptors.release_sizes(np.exp2(x), 1.0, streams.size) for x in (low, low + np.hstack([share, 1 - share]))
+    )
+    apart = np.abs(np.rint(16 * np.log2(far)) - np.rint(16 * np.log2(near))).sum(axis=1).max()
+    assert apart == 17
+    assert apart * asked[0] <= 1.0 + 1e-12
+
+
+def test_noise_that_no_integer_holds_is_refused(streams: RandomStreams) -> None:
+    with pytest.raises(ValueError, match="^epsilon of integer noise must be at least"):
+        descriptors.two_sided_geometric(1e-13, (3,), streams.size)
+
+
+def test_the_third_coordinate_says_nothing(streams: RandomStreams) -> None:
+    objects = crowd(4)
+    objects["z"] = 0.7
+    assert not descriptors.release_descriptors(objects, DescriptorConfig(), streams)["z"].any()
+
+
+def test_the_count_is_hidden_only_where_nothing_tells_dummies_from_objects() -> None:
+    all_of_it = {"count_epsilon": 1.0, "label_epsilon": 1.0, "size_epsilon": 1.0, "hide_score": True}
+    assert DescriptorConfig(**all_of_it).hides_count
+    for name in all_of_it:
+        assert not DescriptorConfig(**{key: value for key, value in all_of_it.items() if key != name}).hides_count

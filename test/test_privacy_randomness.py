@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -54,3 +56,10 @@ def test_a_forked_child_draws_other_noise() -> None:
 def test_a_strange_seed_is_refused(seed: object) -> None:
     with pytest.raises(ValueError, match="^seed must be a whole number of at least 0"):
         RandomStreams(seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda streams: pickle.loads(pickle.dumps(streams))])
+def test_streams_without_a_seed_cannot_be_duplicated(duplicate) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypeError, match="noise used twice"):
+        duplicate(RandomStreams())
+    duplicate(RandomStreams(seed=1))

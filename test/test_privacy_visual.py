@@ -182,6 +182,15 @@ def test_a_frame_in_which_nobody_was_detected_is_not_free() -> None:
     assert visual.cost(epsilon, scene.no_objects(), VisualConfig(undetected_cells=0)).object == 0.0
 
 
+def test_an_object_is_charged_for_what_it_changes_around_its_box() -> None:
+    epsilon, wide = np.full((10, 20), 1.0), VisualConfig(mechanism="uniform", reach_cells=2)
+    objects = scene.make_objects(
+        [[0.525, 0.55], [0.025, 0.05], [0.5, 0.5]], [[0.04, 0.08], [0.04, 0.08], [0.0, 0.0]], [0] * 3
+    )
+    mu = calibration.mu_from_epsilon(1.0, 1e-5)
+    np.testing.assert_allclose(visual.cost(epsilon, objects, wide).objects, mu * np.sqrt([25, 9, 0]), rtol=1e-6)
+
+
 def test_no_protection_costs_everything_and_changes_nothing(rng: np.random.Generator) -> None:
     config = VisualConfig(mechanism="none")
     features = rng.standard_normal((16, 3, 4)).astype(np.float32)

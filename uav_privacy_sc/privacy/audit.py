@@ -8,8 +8,8 @@ stated confidence,
 
 That bound stops near the logarithm of the number of samples. For Gaussian mechanisms a second one goes further: two
 error rates bound the Gaussian DP parameter, ``mu >= Phi^-1(1 - FPR_high) - Phi^-1(FNR_high)`` (Nasr et al. 2023), and
-mu gives epsilon at delta. A sound mechanism is never above its claim, but for one audit in ``1 / (1 - confidence)``;
-an audit proves nothing about rare events.
+mu gives epsilon at delta. Each bound of a sound mechanism is above its claim in one audit of ``1 / (1 - confidence)``
+at most; an audit proves nothing about rare events, nor about what the low bits of floats tell.
 """
 
 from __future__ import annotations

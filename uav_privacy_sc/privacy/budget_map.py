@@ -129,12 +129,19 @@ def degenerate_boxes(objects: np.ndarray, grid_shape: tuple[int, int]) -> int:
     return int(np.count_nonzero((u2 <= u1) | (v2 <= v1)))
 
 
-def object_cells(objects: np.ndarray, values: FloatArray) -> FloatArray:
-    """Return ``(M,)`` sums of ``values`` (rows, columns) over the cells that each object covers."""
+def object_cells(objects: np.ndarray, values: FloatArray, reach: int = 0) -> FloatArray:
+    """Return ``(M,)`` sums of ``values`` (rows, columns) over the cells that each object covers, and ``reach`` around.
+
+    A box that covers nothing has nothing around it.
+    """
     rows, columns = values.shape
     table = np.zeros((rows + 1, columns + 1))
     np.cumsum(np.cumsum(values, axis=0), axis=1, out=table[1:, 1:])
-    u1, v1, u2, v2 = scene.grid_boxes(scene.corners(objects), (rows, columns)).T
+    u1, v1, u2, v2 = ranges = scene.grid_boxes(scene.corners(objects), (rows, columns)).T
+    if reach:
+        around = np.where((u2 > u1) & (v2 > v1), reach, 0)
+        u1, v1 = np.maximum(ranges[:2] - around, 0)
+        u2, v2 = np.minimum(ranges[2:] + around, [[columns], [rows]])
     return np.maximum(table[v2, u2] - table[v1, u2] - table[v2, u1] + table[v1, u1], 0.0)
 
 

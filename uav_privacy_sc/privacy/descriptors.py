@@ -8,7 +8,8 @@ class     randomized response over the ten classes: any class may have been any 
 size      noise on the octaves of width and height: a change by one octave in all (both together) is hidden
 number    dummies up to a noisy number; objects are dropped where it falls short. It hides the number as a number. That
           a certain object is there is hidden only together with what it costs its descriptors to be anything else
-          (``location.grid_replacement_epsilon`` and the like), as dummies are told from objects by nothing else
+          (``location.grid_replacement_epsilon`` and the like). A score, class or size in clear tells dummies from
+          objects, and whoever takes the dummies away knows the number: :attr:`DescriptorConfig.hides_count`
 score     not sent at all (1.0 for every object)
 order     shuffled: detectors order by score
 ========  ==============================================================================================
@@ -54,6 +55,11 @@ class DescriptorConfig:
     hide_score: bool = False
     shuffle: bool = False
 
+    @property
+    def hides_count(self) -> bool:
+        """Whether the number is padded and nothing is sent in clear by which dummies are told from objects."""
+        return None not in (self.count_epsilon, self.label_epsilon, self.size_epsilon) and self.hide_score
+
     def __post_init__(self) -> None:
         for name in ("label_epsilon", "size_epsilon", "count_epsilon"):
             if getattr(self, name) is not None:
@@ -91,8 +97,8 @@ def padded_numbers(
 
 
 def release_descriptors(objects: np.ndarray, config: DescriptorConfig, streams: RandomStreams) -> np.ndarray:
-    """Return objects with class, size, score and order released as configured; centres are left to the location
-    mechanism.
+    """Return objects with class, size, score and order released as configured, and z 0; centres and cells are left to
+    the location mechanism.
 
     Raises:
         ValueError: a label outside the ten classes, or a size that is NaN or infinite, where it is to be randomized.
@@ -107,6 +113,7 @@ def release_descriptors(objects: np.ndarray, config: DescriptorConfig, streams: 
         released["w"], released["h"] = release_sizes(sizes, config.size_epsilon, streams.size).T
     if config.hide_score:
         released["score"] = 1.0
+    released["z"] = 0.0  # whatever a detector may have put there
     return released
 
 
@@ -140,9 +147,10 @@ def label_accuracy(label_epsilon: float) -> float:
 def release_sizes(sizes: ArrayLike, size_epsilon: float, rng: np.random.Generator) -> NDArray[np.float32]:
     """Return box sizes with two-sided geometric noise on their octaves.
 
-    Sizes are cut to whole sixteenths of an octave between 2^-8 and 1, noise of parameter ``size_epsilon / 16`` is added
-    to each axis as an integer, and the result is brought back into that range: metric differential privacy at
-    ``size_epsilon`` for an octave.
+    Sizes are rounded to whole sixteenths of an octave between 2^-8 and 1, noise is added to each axis as an integer,
+    and the result is brought back into that range: a change by one octave in all, width and height together, costs at
+    most ``size_epsilon``. Rounding can make 17 sixteenths of the 16, hence the noise's parameter of
+    ``size_epsilon / 17``.
 
     Args:
         sizes: ``(M, 2)`` normalized widths and heights; zero and negative ones count as the smallest.
@@ -157,7 +165,7 @@ def release_sizes(sizes: ArrayLike, size_epsilon: float, rng: np.random.Generato
         raise ValueError("sizes hold NaN or infinity; drop the object or the frame")
     size_epsilon = float(positive("size_epsilon", size_epsilon))
     steps = np.rint(np.log2(sizes.clip(2.0**-OCTAVES, 1.0)) * STEPS).astype(np.int64)
-    steps += two_sided_geometric(size_epsilon / STEPS, steps.shape, rng)
+    steps += two_sided_geometric(size_epsilon / (STEPS + 1), steps.shape, rng)
     return np.exp2(steps.clip(-OCTAVES * STEPS, 0) / STEPS).astype(np.float32)
 
 
@@ -165,9 +173,11 @@ def two_sided_geometric(epsilon: float, shape: tuple[int, ...], rng: np.random.G
     """Return integers k with probability proportional to ``exp(-epsilon |k|)``: the difference of two geometric draws.
 
     Raises:
-        ValueError: epsilon out of range.
+        ValueError: epsilon out of range, or below 1e-12: int64 would not hold every draw.
     """
-    success = max(float(-np.expm1(-positive("epsilon", epsilon))), 1e-12)  # int64 holds every draw of such a chance
+    if positive("epsilon", epsilon) < 1e-12:
+        raise ValueError(f"epsilon of integer noise must be at least 1e-12, got {epsilon}; drop the object instead")
+    success = float(-np.expm1(-epsilon))
     return np.asarray(rng.geometric(success, shape) - rng.geometric(success, shape), np.int64)
 
 

@@ -10,6 +10,10 @@ epoch begins.
 The distance is 1-Lipschitz in the true position, as the released point is public; hence the unit is that of the
 location mechanism: a whole path moved by one grid step (or one unit of planar Laplace) in every frame costs ``epsilon_l
 + epsilon_test`` an epoch.
+
+The guarantee is for given identities. Who is whom is the tracker's decision, made without noise from where everybody
+is: a track that jumps too far, or is lost and found, starts an epoch, everybody sees that it did, and no test has paid
+for that. ``renewed`` of a release, and what it cost, are for the ledger on board.
 """
 
 from __future__ import annotations

@@ -57,6 +57,11 @@ class RandomStreams:
         if seed is None:
             _UNSEEDED.add(self)
 
+    def __getstate__(self) -> dict[str, object]:
+        if not self.seeded:
+            raise TypeError("streams cannot be copied or pickled: noise used twice cancels; make new RandomStreams()")
+        return self.__dict__
+
     def rekey(self) -> None:
         """Give every stream a fresh key from the operating system; the generators keep their identity."""
         for name in STREAMS:

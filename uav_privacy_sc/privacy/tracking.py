@@ -1,6 +1,7 @@
 """Identities for predictive release and for the odometer's tracks: nearest-neighbour association, on board only.
 
-Identities steer what a track pays. They are private: which object is which never leaves the aircraft. A track that is
+Identities steer what a track pays. They are private: which object is which never leaves the aircraft. But that a track
+has ended and another begun shows in predictive release, and it follows from places without noise. A track that is
 lost and found again is a new one here and pays anew, and its owner is counted twice by the track unit; the mission unit
 does not depend on identities.
 """

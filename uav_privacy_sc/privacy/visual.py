@@ -48,6 +48,8 @@ class VisualConfig:
         channels: C, which the matrix mechanisms need to know; others take any.
         undetected_cells: an object is charged at least what an object of so many of the worst cells would be, so that a
             frame in which the detector saw nobody is not free; 0 trusts the detector.
+        reach_cells: how far beyond its box an object changes features, in cells: an encoder's receptive field. It is
+            counted, not protected; 0 is P1's unit, the cells of the box.
         channel_weights: utility weights P_1i of the channels for the matrix mechanisms; empty for equal ones.
     """
 
@@ -60,6 +62,7 @@ class VisualConfig:
     channels: int = 16
     channel_weights: tuple[float, ...] = ()
     undetected_cells: int = 1
+    reach_cells: int = 0
 
     def __post_init__(self) -> None:
         choice("mechanism", self.mechanism, mechanisms())
@@ -72,6 +75,7 @@ class VisualConfig:
             lattice.check_step(self.lattice_step)
         whole("channels", self.channels)
         whole("undetected_cells", self.undetected_cells, 0)
+        whole("reach_cells", self.reach_cells, 0)
         object.__setattr__(self, "channel_weights", tuple(self.channel_weights))
         positive("channel_weights", self.channel_weights)
         if len(self.channel_weights) not in (0, self.channels):
@@ -185,7 +189,7 @@ def cost(epsilon_map: FloatArray, objects: np.ndarray, config: VisualConfig) -> 
     mu = _MECHANISMS[config.mechanism].mu_map(np.asarray(epsilon_map, np.float64), config)
     if not np.isfinite(mu).all():
         return VisualCost(np.inf, np.inf, np.inf, np.full(len(objects), np.inf))
-    per_object = np.sqrt(object_cells(objects, mu**2))
+    per_object = np.sqrt(object_cells(objects, mu**2, config.reach_cells))
     unseen = float(mu.max()) * np.sqrt(min(config.undetected_cells, mu.size))
     return VisualCost(
         cell=float(mu.max()),
