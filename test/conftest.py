@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from uav_privacy_sc import scene
 from uav_privacy_sc.data.sources import Source, SourceFrame, Truth
+from uav_privacy_sc.nodes.domains import reserved_domains
 
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -79,7 +79,7 @@ def stages() -> FakeStages:
 
 
 @pytest.fixture
-def domains() -> tuple[int, int]:
-    """Two DDS domains that nobody else uses just now, of those with ports below the ephemeral range."""
-    onboard, ground = random.SystemRandom().sample(range(1, 101), 2)
-    return onboard, ground
+def domains() -> Iterator[tuple[int, int]]:
+    """Two DDS domains that nobody else on this computer is in, for as long as the test runs."""
+    with reserved_domains(2) as (onboard, ground):
+        yield onboard, ground

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, flight_parameters, prof
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
+from uav_privacy_sc.nodes.domains import reserved_domains
 from uav_privacy_sc.nodes.eavesdropper import EavesdropperNode
 from uav_privacy_sc.nodes.ground import GroundNode
 from uav_privacy_sc.nodes.link import LinkNode
@@ -41,8 +41,6 @@ CLASSES: dict[str, type[StageNode[Any]]] = {
         EavesdropperNode,
     )
 }
-#: DDS domains whose ports lie below the range that Linux gives to other sockets.
-DOMAIN_IDS = range(1, 101)
 READY_TIMEOUT_S = 15.0
 POLL_S = 0.1
 DRAIN_S = 5.0
@@ -126,7 +124,7 @@ class Flight:
         return [(name, node) for name, node in self.nodes.items() if hasattr(getattr(node, "stage", None), "device")]
 
     def _open_contexts(self) -> dict[str, Context]:
-        onboard, ground = random.SystemRandom().sample(DOMAIN_IDS, 2)
+        onboard, ground = self._cleanup.enter_context(reserved_domains(2))
         self._domain_ids = {ONBOARD: onboard, GROUND: ground if self.config.isolate else onboard}
         contexts: dict[str, Context] = {}
         for domain in (ONBOARD, GROUND):
