@@ -170,6 +170,23 @@ def test_location_error_pairs_equal_numbers_only() -> None:
     assert location_error(frame) is None
 
 
+def test_location_error_of_shuffled_and_padded_objects_pairs_equal_sizes() -> None:
+    frame = fake_log(1, lost=()).frames[0]
+    rng = np.random.default_rng(5)
+    frame.percept_objects = scene.make_objects(rng.random((40, 2)), rng.uniform(0.02, 0.1, (40, 2)), np.zeros(40, int))
+    twins = frame.percept_objects[:2]
+    twins["w"], twins["h"] = 0.5, 0.5
+    dummies = scene.make_objects(rng.random((9, 2)), rng.uniform(0.02, 0.1, (9, 2)), np.zeros(9, int))
+    received = np.concatenate([frame.percept_objects[:35], dummies])
+    received["x"] += 0.02
+    received["x"][:2] = 0.0  # which of the twins is which cannot be told
+    frame.ground_objects = rng.permutation(received)
+    frame.record = replace(frame.record, order_shuffled=True, count_epsilon=1.0)
+    assert location_error(frame) == pytest.approx(0.02, abs=1e-6)
+    frame.record = replace(frame.record, size_epsilon=1.0)
+    assert location_error(frame) is None
+
+
 def test_frames_to_show_are_complete_peopled_and_spread_out() -> None:
     log = fake_log(30)
     log.frames[0].truth_objects = scene.no_objects()
