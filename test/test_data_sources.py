@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -63,6 +65,20 @@ def _one_line(spec: object, **options: object) -> str:
     message = str(caught.value)
     assert message and "\n" not in message
     return message
+
+
+@pytest.mark.parametrize("first", ["uav_privacy_sc.data.images", "uav_privacy_sc.perception, ultralytics"])
+def test_a_broken_picture_stays_one_whatever_ultralytics_does_to_pillow(first: str) -> None:
+    lines = (
+        f"import {first}",
+        "import uav_privacy_sc.perception, ultralytics",
+        "from uav_privacy_sc.data.images import ImageError, decode_image",
+        "try: decode_image(b'nonsense')",
+        "except ImageError as error: print(error)",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.endswith("it is no image in a known format\n"), done.stderr
+    assert "attempting AutoUpdate" not in done.stdout + done.stderr
 
 
 def test_bad_sources_are_refused_by_name(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+#: Pillow's own; ultralytics replaces it with one that tries to install a package when a file is no image.
+_open = Image.open
 #: File name endings that are taken for pictures.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 
@@ -26,10 +28,10 @@ def decode_image(data: bytes) -> np.ndarray:
         ImageError: if the bytes are no image or not a whole one.
     """
     try:
-        with Image.open(io.BytesIO(data)) as picture:
+        with _open(io.BytesIO(data)) as picture:
             picture.load()
             return _to_rgb(ImageOps.exif_transpose(picture))
-    except UnidentifiedImageError:
+    except (UnidentifiedImageError, ImportError):  # the latter where ultralytics was imported first
         raise ImageError("it is no image in a known format") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise ImageError(str(error).splitlines()[0] if str(error) else type(error).__name__) from None
@@ -55,9 +57,9 @@ def read_mask(path: Path) -> np.ndarray:
         ImageError: if the file cannot be read or has more than one channel.
     """
     try:
-        with Image.open(path) as picture:
+        with _open(path) as picture:
             mask = np.asarray(picture)
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, ImportError) as error:
         raise ImageError(f"cannot read the mask {path}: {error}") from None
     if mask.ndim != 2 or mask.dtype != np.uint8:
         raise ImageError(f"the mask {path} has shape {mask.shape} and type {mask.dtype}, not one 8-bit channel")
