@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -122,6 +123,43 @@ def test_an_interrupted_flight_is_written_and_is_no_failure(graph, pictures, tmp
     assert _run(pictures, tmp_path / "out") == 0
     assert "interrupted after 6 frames" in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["interrupted"] is True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["networks", "measuring", "writing"])
+def test_a_signal_after_the_flight_loses_none_of_it(
+    moment, number, graph, pictures, tmp_path, capsys, monkeypatch
+) -> None:
+    from uav_privacy_sc.attack import inversion
+    from uav_privacy_sc.commands import fly
+    from uav_privacy_sc.evaluation.measures import FlightMeter
+
+    owner, name = {
+        "networks": (inversion, "InversionAttacker"),
+        "measuring": (FlightMeter, "measure"),
+        "writing": (fly, "write_report"),
+    }[moment]
+    real = getattr(owner, name)
+
+    def disturbed(*arguments, **keywords):
+        os.kill(os.getpid(), number)
+        return real(*arguments, **keywords)
+
+    monkeypatch.setattr(owner, name, disturbed)
+    handler = signal.getsignal(number)
+    assert _run(pictures, tmp_path / "out") == 0
+    assert signal.getsignal(number) == handler
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["frames"]["in"] == 6 and metrics["interrupted"] is (moment != "writing")
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert ("interrupted after 6 frames" in capsys.readouterr().err) is (moment != "writing")
+
+
+def test_a_flight_that_fails_does_not_stand_beside_the_results_of_another(graph, pictures, tmp_path) -> None:
+    assert _run(pictures, tmp_path / "out") == 0
+    graph.log.frames[0].ground_mask = "no mask"
+    assert _run(pictures, tmp_path / "out") == 1
+    assert not (tmp_path / "out" / "metrics.json").exists() and not (tmp_path / "out" / "report.html").exists()
 
 
 def test_a_flight_that_released_nothing_is_a_failure_with_its_reason(graph, pictures, tmp_path, capsys) -> None:

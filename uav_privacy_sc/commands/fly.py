@@ -14,6 +14,7 @@ import numpy as np
 from rich.progress import Progress
 
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, progress_bar, say
+from uav_privacy_sc.commands.interrupts import stoppable, undisturbed
 from uav_privacy_sc.control.policy import ScenarioPolicy, select_policy
 from uav_privacy_sc.data.sources import BAG_SUFFIXES, Source, open_source
 from uav_privacy_sc.evaluation.headline import terminal_lines
@@ -62,10 +63,11 @@ def carry_out(order: FlightOrder) -> int:
             log = _fly(order, source, policy, bar)
             measures = _measure(order, log, bar, cores)
         facts = SourceFacts(source.kind, dict(source.oddities), tuple(source.notes))
-    summary = summarize(log, measures, facts, order.options)
-    write_metrics(order.out / METRICS, summary)
-    write_report(order.out / REPORT, log, measures, summary)
-    return _tell(order, log, summary)
+    with undisturbed():
+        summary = summarize(log, measures, facts, order.options)
+        write_metrics(order.out / METRICS, summary)
+        write_report(order.out / REPORT, log, measures, summary)
+        return _tell(order, log, summary)
 
 
 def _share_cores() -> int:
@@ -115,7 +117,7 @@ def _rest(policy: ScenarioPolicy, name: str, given: float) -> float:
 
 
 def prepare_folder(out: Path) -> None:
-    """Create the folder of the results, make sure that it can be written, and remove an earlier flight's bag.
+    """Create the folder of the results, make sure that it can be written, and remove what an earlier flight left.
 
     Raises:
         BadInput: it cannot be written, or what is to be replaced is not a bag.
@@ -125,6 +127,8 @@ def prepare_folder(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out):
             pass
         _remove_bag(out / BAG)
+        for name in (METRICS, REPORT):  # a flight that fails must not stand beside another's results
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise BadInput(f"out folder {out} cannot be written: {error.strerror or error}") from None
 
@@ -157,22 +161,26 @@ def _fly(order: FlightOrder, source: Source, policy: ScenarioPolicy, bar: Progre
 
 def _measure(order: FlightOrder, log: FlightLog, bar: Progress, workers: int) -> FlightMeasures:
     """Measure the flight with networks of the evaluation's own; a Ctrl-C here keeps what was measured until then."""
+    measures = FlightMeasures()
+    try:
+        with stoppable():
+            meter = _meter(order, log, workers)
+            task = bar.add_task("measuring", total=sum(frame.image is not None for frame in log.frames), note="")
+            meter.measure(log, lambda: bar.advance(task), measures)
+    except KeyboardInterrupt:
+        log.interrupted = True
+    return measures
+
+
+def _meter(order: FlightOrder, log: FlightLog, workers: int) -> FlightMeter:
     from uav_privacy_sc.attack.inversion import InversionAttacker
     from uav_privacy_sc.perception.stage import GroundDecoder
 
     config = order.config
     attacker = InversionAttacker(config.weights, config.device)
     decoder = GroundDecoder(config.weights, config.device)
-    measurable = sum(frame.image is not None for frame in log.frames)
-    task = bar.add_task("measuring", total=measurable, note="")
     keep = [frame.index for frame in frames_to_show(log, SHOWN_FRAMES)]
-    meter = FlightMeter(attacker, decoder, np.random.default_rng(config.seed), keep, workers)
-    measures = FlightMeasures()
-    try:
-        meter.measure(log, lambda: bar.advance(task), measures)
-    except KeyboardInterrupt:
-        log.interrupted = True
-    return measures
+    return FlightMeter(attacker, decoder, np.random.default_rng(config.seed), keep, workers)
 
 
 def _tell(order: FlightOrder, log: FlightLog, summary: dict[str, Any]) -> int:
