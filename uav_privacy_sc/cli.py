@@ -54,6 +54,15 @@ KappaBg = Annotated[
 Ceiling = Annotated[
     float | None, typer.Option(help="Mission epsilon at which releasing stops.", rich_help_panel=_PRIVACY)
 ]
+LocationMode = Annotated[
+    str | None,
+    typer.Option(
+        help="Places drawn for every frame, or kept by tracks: independent, predictive.", rich_help_panel=_PRIVACY
+    ),
+]
+ExpectedFrames = Annotated[
+    int | None, typer.Option(help="Frames that the ceiling is to last for: paces it.", rich_help_panel=_PRIVACY)
+]
 LedgerFile = Annotated[
     Path | None, typer.Option(help="File of the odometer; in memory if left out.", rich_help_panel=_PRIVACY)
 ]
@@ -76,7 +85,9 @@ _PARAMETERS = {
     "mechanism": ("protection", "mechanism"),
     "map_source": ("protection", "map_source"),
     "kappa_bg": ("protection", "kappa_bg"),
+    "location_mode": ("protection", "location_mode"),
     "epsilon_ceiling": ("protection", "epsilon_ceiling"),
+    "expected_frames": ("protection", "expected_frames"),
     "distance": ("link", "distance_m"),
     "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
 }
@@ -116,7 +127,9 @@ def demo(
     mechanism: Mechanism = None,
     map_source: MapSource = None,
     kappa_bg: KappaBg = None,
+    location_mode: LocationMode = None,
     epsilon_ceiling: Ceiling = None,
+    expected_frames: ExpectedFrames = None,
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
     scenarios_file: ScenariosFile = None,
@@ -150,7 +163,9 @@ def run(
     mechanism: Mechanism = None,
     map_source: MapSource = None,
     kappa_bg: KappaBg = None,
+    location_mode: LocationMode = None,
     epsilon_ceiling: Ceiling = None,
+    expected_frames: ExpectedFrames = None,
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
     scenarios_file: ScenariosFile = None,

@@ -142,6 +142,13 @@ def _link(log: FlightLog) -> dict[str, Any]:
     }
 
 
+#: Options of protection as the record has them; a budget of 0 sends that part in clear.
+_OPTIONS = (
+    *("lattice_step", "location_mode", "label_epsilon", "size_epsilon", "count_epsilon"),
+    *("score_hidden", "order_shuffled", "paced"),
+)
+
+
 def last_record(log: FlightLog) -> Any:
     """Return the record of the last release, or None: its ``spent_*`` are the totals of the flight."""
     return next((frame.record for frame in reversed(log.frames) if frame.record is not None), None)
@@ -156,7 +163,7 @@ def _privacy(log: FlightLog) -> dict[str, Any]:
         unit: {"epsilon": _spent(getattr(record, f"spent_{unit}_epsilon")), "delta": record.spent_mission_delta}
         for unit in PRIVACY_UNITS
     }
-    names = ("mechanism", "calibration", "map_rule", "map_source", "location_branch", "seeded", "c_clip")
+    names = ("mechanism", "calibration", "map_rule", "map_source", "location_branch", "seeded", "c_clip", *_OPTIONS)
     return {"spent": spent, **{name: getattr(record, name) for name in names}}
 
 
