@@ -24,7 +24,8 @@ def test_location_mode_and_pace_reach_protection(verb: list[str], monkeypatch: p
 
 def test_the_summary_says_which_options_protected_the_flight() -> None:
     log = fake_log(3, lost=())
-    summary = summarize(log, FlightMeter(fake_attacker, fake_decoder, np.random.default_rng(0)).measure(log), SourceFacts("images", {}, ()))
+    measures = FlightMeter(fake_attacker, fake_decoder, np.random.default_rng(0)).measure(log)
+    summary = summarize(log, measures, SourceFacts("images", {}, ()))
     options = ("lattice_step", "location_mode", "label_epsilon", "size_epsilon", "count_epsilon", "paced")
     assert {name: summary["privacy"][name] for name in options} == {
         "lattice_step": 0.0,
