@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -86,6 +86,12 @@ class BudgetMapConfig:
         return np.array([self.context_expansion.get(name, 1.0) for name in scene.OBJECT_CLASSES])
 
 
+@cache
+def published() -> BudgetMapConfig:
+    """Return P1's values."""
+    return BudgetMapConfig()
+
+
 def budget_map(
     objects: np.ndarray, grid_shape: tuple[int, int], epsilon_v: float, config: BudgetMapConfig | None = None
 ) -> FloatArray:
@@ -105,7 +111,7 @@ def budget_map(
     Raises:
         ValueError: epsilon_v out of range, or an object label outside the ten classes.
     """
-    config = BudgetMapConfig() if config is None else config
+    config = published() if config is None else config
     epsilon_v = float(positive("epsilon_v", epsilon_v))
     background = config.kappa_bg * epsilon_v
     epsilon = np.full(grid_shape, background)
@@ -118,7 +124,9 @@ def budget_map(
     levels = table[labels]
     rings = _context_rings(objects, config.expansions[labels])
     order = np.argsort(-levels, kind="stable")  # from the largest to the smallest: an overlap keeps the smallest
-    ranges = scene.grid_boxes(scene.corners(np.concatenate([rings, objects[order]])), grid_shape)
+    painted = np.empty(len(rings) + len(objects), objects.dtype)
+    painted[: len(rings)], painted[len(rings) :] = rings, objects[order]
+    ranges = scene.grid_boxes(scene.corners(painted), grid_shape)
     _paint(epsilon, ranges, [context] * len(rings) + levels[order].tolist())
     return epsilon
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import lattice
-from .budget_map import BudgetMapConfig, budget_map, object_cells
+from .budget_map import BudgetMapConfig, budget_map, object_cells, published
 from .calibration import METHODS, gaussian_sigma
 from .domain import FloatArray, choice, positive, probability, whole
 from .normal import Clip, add_noise
@@ -135,7 +135,7 @@ def allocate(
         ValueError: epsilon_v out of range.
     """
     epsilon_v = float(positive("epsilon_v", epsilon_v))
-    return _MECHANISMS[config.mechanism].allocate(objects, grid_shape, epsilon_v, map_config or BudgetMapConfig())
+    return _MECHANISMS[config.mechanism].allocate(objects, grid_shape, epsilon_v, map_config or published())
 
 
 def release(
