@@ -105,6 +105,11 @@ class LinkNode(StageNode[LinkParameters]):
         """Return the node that publishes in the ground domain: silent but for what has crossed the channel."""
         if self.config.ground_domain_id == SAME_DOMAIN:
             return self
+        if self.config.ground_domain_id == self.context.get_domain_id():
+            raise ValueError(
+                f"parameter ground_domain_id is {self.config.ground_domain_id}, the domain on board: there would be no "
+                f"air gap; give another, or {SAME_DOMAIN} to do without"
+            )
         self._ground_context = Context()
         with discovery(DISCOVERY_RANGE[GROUND]):
             self._ground_context.init(domain_id=self.config.ground_domain_id)

@@ -20,7 +20,9 @@ from uav_privacy_sc.privacy.ledger import LedgerError
 
 BAD_CALL = 2
 POLL_S = 0.1
-_DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+LOCALHOST = "LOCALHOST"
+_DISCOVERY, _PEERS = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_STATIC_PEERS"
+_CONFINED = (LOCALHOST, "OFF")
 
 
 def run(make: Callable[[], StageNode[Any]], name: str) -> int:
@@ -52,15 +54,34 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
 
 @contextmanager
 def discovery(discovery_range: str) -> Iterator[None]:
-    """Confine the discovery of a context that is initialized meanwhile, unless the environment already does."""
-    if _DISCOVERY in os.environ:
-        yield
-        return
-    os.environ[_DISCOVERY] = discovery_range
+    """Confine the discovery of a context that is initialized meanwhile, unless the environment is as narrow.
+
+    ``LOCALHOST`` holds whatever the environment says, static peers elsewhere included: what lives there has not been
+    protected yet. Humble knows the range by another name.
+    """
+    wanted: dict[str, str | None] = {}
+    if discovery_range == LOCALHOST:
+        wanted = {_PEERS: None}
+        if os.environ.get(_DISCOVERY) not in _CONFINED:
+            wanted[_DISCOVERY] = LOCALHOST
+        if os.environ.get("ROS_DISTRO") == "humble":
+            wanted["ROS_LOCALHOST_ONLY"] = "1"
+    elif _DISCOVERY not in os.environ:
+        wanted = {_DISCOVERY: discovery_range}
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment(wanted)
     try:
         yield
     finally:
-        del os.environ[_DISCOVERY]
+        _set_environment(before)
+
+
+def _set_environment(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def leave(status: int) -> NoReturn:
