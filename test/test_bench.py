@@ -98,7 +98,7 @@ def test_a_benchmark_that_others_register_is_run_and_a_missed_limit_is_a_failure
 
     assert main(["bench"]) == 1
     printed = capsys.readouterr().out
-    assert "mine / theirs" in printed and "MISSED" in printed
+    assert "mine / theirs" in printed and "FAIL" in printed
 
 
 def test_figures_fit_a_terminal_of_eighty_columns(capsys) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import CHANNELS, GRID, some_objects
 from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy.logging import LoggingSeverity, set_logger_level
 from std_msgs.msg import Float32
 from test_nodes_budgets import Bench, sender, server
 
@@ -230,6 +231,7 @@ def test_half_a_frame_is_not_released(rig: Rig) -> None:
 
 
 def test_a_seed_is_warned_of_at_the_start_and_stands_in_every_record(bench: Bench, ledger: Path, capfd) -> None:
+    set_logger_level("protection", LoggingSeverity.INFO)  # a flight in this process leaves its nodes' loggers quiet
     server(bench)
     rig = Rig(bench, ledger, seed=3)
     warned = capfd.readouterr()

@@ -47,4 +47,4 @@ def control(meter: Meter) -> Iterator[Row]:
         yield Row.duration(f"BCD, {name}", meter.seconds(solve), at_most_ms=1.0, published="P1 19.0 ms")
         yield Row.speedup("  / Algorithm 3", few.compare(solve, search), at_least=15.0)
         lost = max(lost, search()[1] - solve().utility)
-    yield Row("BCD, utility lost to it", lost, "", SAME)
+    yield Row("BCD, utility lost", lost, "", SAME)

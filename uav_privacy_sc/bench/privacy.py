@@ -38,7 +38,7 @@ def region_aware(meter: Meter) -> Iterator[Row]:
 def lattice_release(meter: Meter) -> Iterator[Row]:
     """The same on the lattice, as in the hardened profile."""
     config = visual.VisualConfig(lattice_step=lattice.STEP)
-    yield from _release(meter, "lattice release", config, None, "", 2.5, "")
+    yield from _release(meter, "lattice", config, None, "", 2.5, "")
 
 
 def _release(

@@ -65,7 +65,7 @@ def _print(rows: list[tuple[Benchmark, Row]], repeats: int) -> None:
     for _, row in rows:
         sign = "≤" if row.at_most else "≥"
         limit = "" if row.limit is None else f"{sign} {row.limit:g}"
-        verdict = "" if row.limit is None else "ok" if row.holds else "MISSED"
+        verdict = "" if row.limit is None else "ok" if row.holds else "FAIL"
         figure = f"{row.value:.3g}{'' if row.unit == 'x' else ' '}{row.unit}".strip()
         table.append((row.what, verdict, figure, limit, row.measured, row.published))
     print_table(("what", "", "figure", "limit", "measured", "paper"), table, words=2)
