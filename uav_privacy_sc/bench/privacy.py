@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -95,3 +96,19 @@ def matrices(meter: Meter) -> Iterator[Row]:
     yield Row.slowdown("UDN / Gaussian", udn, at_most=1.2, published="P2 1.51x")
     idn = meter.compare(lambda: matrix.idn(MATRIX, 1.0, DELTA, LOW, HIGH).sample(rng), gaussian)
     yield Row.slowdown("IDN / Gaussian", idn, at_most=1.2, published="P2 1.37x")
+
+
+@benchmark("matrix_release", "privacy")
+def matrix_releases(meter: Meter) -> Iterator[Row]:
+    """The same as visual mechanisms on 64x40x40 features, clip and budget included, against uniform Gaussian noise."""
+    rng, streams = np.random.default_rng(0), RandomStreams()
+    features = rng.standard_normal((CHANNELS, *GRID), np.float32)
+
+    def release(mechanism: str) -> None:
+        config = visual.VisualConfig(mechanism, channels=CHANNELS)
+        epsilon = visual.allocate(scene.no_objects(), GRID, EPSILON_V, config)
+        visual.release(features, epsilon, config, streams.visual)
+
+    for name in ("udn", "idn"):
+        timing = meter.compare(partial(release, f"matrix_{name}"), partial(release, "uniform"))
+        yield Row.slowdown(f"{name.upper()} release / uniform", timing, at_most=1.2)
