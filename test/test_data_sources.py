@@ -98,6 +98,17 @@ def test_bad_sources_are_refused_by_name(tmp_path: Path) -> None:
     assert "no such source" in _one_line("")
 
 
+def test_a_camera_that_is_not_there_is_one_line_and_opencv_adds_none(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SourceError, match="device:99"):
+        open_source("device:99")
+    assert capfd.readouterr().err.strip() == ""
+
+
+def test_a_topic_is_refused_where_there_is_no_bag() -> None:
+    with pytest.raises(SourceError, match="topic is '/image', but synthetic is no bag"):
+        open_source("synthetic", topic="/image")
+
+
 def test_a_folder_without_one_readable_picture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("x")
     (tmp_path / "b.png").write_text("y")

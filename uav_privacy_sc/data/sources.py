@@ -131,6 +131,14 @@ def open_source(
     text = str(spec)
     if not text.strip():
         raise SourceError("no such source: the path is empty")
+    source = _open(text, rate, max_frames, topic)
+    if topic is not None and source.kind != "bag":
+        source.close()
+        raise SourceError(f"topic is {topic!r}, but {text} is no bag; leave it out")
+    return source
+
+
+def _open(text: str, rate: float | None, max_frames: int | None, topic: str | None) -> Source:
     if text == "synthetic" or text.startswith("synthetic:"):
         seed = 7 if text == "synthetic" else _number(text, "synthetic")
         return SyntheticSource(seed, rate or DEFAULT_RATE_HZ, max_frames)

@@ -77,7 +77,12 @@ def open_device(number: int, rate_hz: float | None, max_frames: int | None) -> S
     Raises:
         SourceError: if there is none of that number.
     """
-    capture = cv2.VideoCapture(number)
+    level = cv2.utils.logging.getLogLevel()
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # every backend complains of its own accord
+    try:
+        capture = cv2.VideoCapture(number)
+    finally:
+        cv2.utils.logging.setLogLevel(level)
     if not capture.isOpened():
         raise SourceError(f"no camera device:{number} can be opened")
     return VideoSource(capture, f"device:{number}", "device", _rate(capture, rate_hz), max_frames)
