@@ -155,6 +155,17 @@ def test_a_signal_after_the_flight_loses_none_of_it(
     assert ("interrupted after 6 frames" in capsys.readouterr().err) is (moment != "writing")
 
 
+def test_ctrl_c_before_the_flight_is_one_line_and_status_1(graph, pictures, tmp_path, capsys, monkeypatch) -> None:
+    from uav_privacy_sc.commands import fly
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fly, "open_source", interrupted)
+    assert _run(pictures, tmp_path / "out") == 1
+    assert capsys.readouterr().err == "uav-privacy-sc: error: interrupted before there was anything to write\n"
+
+
 def test_a_flight_that_fails_does_not_stand_beside_the_results_of_another(graph, pictures, tmp_path) -> None:
     assert _run(pictures, tmp_path / "out") == 0
     graph.log.frames[0].ground_mask = "no mask"

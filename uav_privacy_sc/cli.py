@@ -17,6 +17,9 @@ from uav_privacy_sc import __version__
 from uav_privacy_sc.perception.training.commands import app as train
 
 FAILURE, BAD_CALL = 1, 2
+INTERRUPTED = "interrupted before there was anything to write"
+#: What typer makes of a KeyboardInterrupt, without a word; none of our verbs ends with it.
+TYPER_INTERRUPTED = 130
 #: What typer raises for a wrong call: the ancestor of its own exceptions, wherever it keeps them.
 CALL_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -290,11 +293,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status. Whatever goes wrong is said in one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return app(args=words, prog_name="uav-privacy-sc", standalone_mode=False) or 0
+        status = app(args=words, prog_name="uav-privacy-sc", standalone_mode=False) or 0
+        return _fail(INTERRUPTED) if status == TYPER_INTERRUPTED else status
     except CALL_ERROR as error:
         return _refuse(error.format_message())  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted before there was anything to write")
+        return _fail(INTERRUPTED)
     except ValueError as error:
         if "--traceback" in words:
             raise
