@@ -39,7 +39,7 @@ class Residual(nn.Module):
 
 
 class Encoder(nn.Module):
-    """From the tap to the code. Cells are encoded alone (1x1), so what is in a cell stays in that cell's vector."""
+    """From the tap to the code, each cell alone (1x1): the encoder adds nothing to how far the tap below it reaches."""
 
     def __init__(self, channels: int = CODE_CHANNELS, tap: int = TAP_CHANNELS, width: int = 64) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="CPU thread
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
 #: What the shipped weights were made with.
 TRAIN_FLIGHTS, TEST_FLIGHTS = 320, 25
-DETECTOR_STEPS, CODEC_STEPS = 2700, 2500
+DETECTOR_STEPS, CODEC_STEPS = 1500, 4000
 
 
 @contextmanager
