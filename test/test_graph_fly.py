@@ -74,7 +74,7 @@ def test_a_broken_frame_is_dropped_counted_and_the_flight_goes_on(stages: FakeSt
 
 
 def test_a_spent_ceiling_stops_releases_and_the_log_says_so(stages: FakeStages) -> None:
-    log = fly(stages, FakeSource(8), parameters={"protection": {"epsilon_ceiling": 40.0}})
+    log = fly(stages, FakeSource(8), parameters={"protection": {"epsilon_ceiling": 40.0, "reach_cells": 0}})
     assert 0 < log.counts["released"] < 8
     assert log.counts["perceived"] == 8
     assert log.counts["received"] == log.counts["released"]

@@ -121,7 +121,7 @@ def test_a_stale_budget_and_then_a_confirmed_one(bench: Bench, ledger: Path) -> 
 
 def test_a_ceiling_once_reached_stays_reached_over_a_restart(bench: Bench, ledger: Path) -> None:
     server(bench)
-    rig = Rig(bench, ledger, epsilon_ceiling=25.0)
+    rig = Rig(bench, ledger, epsilon_ceiling=25.0, reach_cells=0)
     rig.confirm()
     stamp = 0
     while not rig.node.drops["not released"]:
@@ -134,7 +134,7 @@ def test_a_ceiling_once_reached_stays_reached_over_a_restart(bench: Bench, ledge
     bench.executor.remove_node(rig.node)
     bench.nodes.remove(rig.node)
     rig.node.close()
-    again = Rig(bench, ledger, epsilon_ceiling=25.0)
+    again = Rig(bench, ledger, epsilon_ceiling=25.0, reach_cells=0)
     again.confirm()
     again.expect_refusal("mission budget spent", count, lambda: again.send(101))
 

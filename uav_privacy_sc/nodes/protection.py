@@ -58,6 +58,9 @@ class ProtectionParameters:
     undetected_cells: int = parameter(
         1, "cells that the odometer charges for what the detector missed", low=0, high=9999
     )
+    reach_cells: int = parameter(
+        7, "cells around its box that an object changes through the encoder; they are charged, too", low=0, high=99
+    )
     lattice_step: float = parameter(
         STEP, "features are whole multiples of this power of two (int16); 0 for floats", low=0.0, high=1.0
     )
@@ -73,7 +76,7 @@ class ProtectionParameters:
     max_budget_age_s: float = parameter(2.0, "how old a budget may be when it is used", low=0.1, high=3600.0)
     ledger: str = parameter("", "file of the odometer; empty for ~/.ros/uav_privacy_sc/, 'memory' for none")
     enforce_ceiling: bool = parameter(True, "stop releasing at epsilon_ceiling")
-    epsilon_ceiling: float = parameter(10000.0, "mission epsilon that no release may pass", low=1e-3, high=1e12)
+    epsilon_ceiling: float = parameter(1000000.0, "mission epsilon that no release may pass", low=1e-3, high=1e12)
     expected_frames: int = parameter(0, "frames that the ceiling is to last for; 0 does not pace", low=0, high=10**9)
     seed: int = parameter(-1, SEED, low=-1, high=2**63 - 1)
 
@@ -88,6 +91,7 @@ class ProtectionParameters:
             lattice_step=self.lattice_step or None,
             channels=self.channels,
             undetected_cells=self.undetected_cells,
+            reach_cells=self.reach_cells,
         )
         budget_map = BudgetMapConfig(
             rule=self.map_rule, kappa_ctx=self.kappa_ctx, kappa_bg=self.kappa_bg, epsilon_min=self.epsilon_min

@@ -14,6 +14,8 @@ from uav_privacy_sc.scene import OBJECT_CLASSES, make_objects
 
 #: Layer of YOLO11n whose output (128 channels, stride 16) the encoder takes.
 TAP_LAYER = 6
+#: How far, in cells, the pixels of one cell change the tap: what `reach_cells` of the protection node has to cover.
+TAP_REACH = 7
 
 
 def load_yolo(path: Path) -> torch.nn.Module:
