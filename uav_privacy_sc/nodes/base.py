@@ -99,9 +99,9 @@ class StageNode(Node, Generic[C]):
         """Publish."""
         self._outputs[name].publish(message)
 
-    def wanted(self, name: str) -> bool:
-        """Whether anybody listens, for what costs time to make."""
-        return self._outputs[name].get_subscription_count() > 0
+    def wanted(self, name: str, by: int = 1) -> bool:
+        """Whether anybody listens, for what costs time to make, or so many do."""
+        return self._outputs[name].get_subscription_count() >= by
 
     def drop(self, reason: str, stamp_ns: int, detail: str = "") -> None:
         """Count a frame that goes no further; say so at most once in a few seconds."""

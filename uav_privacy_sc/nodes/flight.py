@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from rclpy.node import Node
 
 from uav_privacy_sc.data.sources import Source, SourceFrame
 from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog, FrameLog, FrameThinner, Logbook
-from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, flight_parameters, profile_parameters
+from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, TOPICS, flight_parameters, profile_parameters
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
@@ -273,7 +274,7 @@ class Flight:
         return True
 
     def _everyone_listens(self) -> bool:
-        """Whether every subscription within the graph has found its publisher."""
+        """Whether every subscription within the graph, and of the recorder, has found its publisher."""
         pairs = (
             ("camera", "camera/image_raw"),
             ("perception", "semantic/features"),
@@ -287,7 +288,15 @@ class Flight:
             ("link", "eve/rx/lattice_step"),
             ("link", "eve/rx/features"),
         )
-        return all(self.nodes[node].wanted(topic) for node, topic in pairs)
+        return all(self.nodes[node].wanted(topic) for node, topic in pairs) and self._recorder_listens()
+
+    def _recorder_listens(self) -> bool:
+        """Whether the recorder hears every publisher: a bag must not begin with the second frame."""
+        if self._bag is None:
+            return True
+        takers = Counter(topic for spec in NODES.values() for topic in spec.takes)
+        recorded = [(name, topic) for name, spec in NODES.items() for topic in spec.gives if TOPICS[topic].recorded]
+        return all(self.nodes[name].wanted(topic, takers[topic] + 1) for name, topic in recorded)
 
     def _finish(self, stamp: int, reason: str | None) -> None:
         frame, reached = self.logbook.close(stamp)
