@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -12,12 +13,8 @@ from pathlib import Path
 
 import pytest
 
-import uav_privacy_sc
-
 ROOT = Path(__file__).parents[1]
-WEIGHTS = Path(uav_privacy_sc.__file__).parent / "weights"
 pytest.importorskip("rclpy", reason="rclpy is not installed")
-pytestmark = pytest.mark.skipif(not (WEIGHTS / "inverter.pt").is_file(), reason="no weights are shipped yet")
 
 
 def _demo(out: Path, *options: str) -> subprocess.Popen:
@@ -62,3 +59,19 @@ def test_ctrl_c_writes_what_was_measured_so_far_and_is_no_failure(tmp_path: Path
 def _recorded(bag: Path) -> bool:
     """Whether a few frames have been recorded: a frame takes about half a megabyte."""
     return any(file.stat().st_size > 2_000_000 for file in bag.glob("*.mcap"))
+
+
+def test_results_that_cannot_be_written_are_printed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from uav_privacy_sc.cli import main
+    from uav_privacy_sc.commands import fly
+
+    def full(path: Path, summary: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fly, "write_metrics", full)
+    assert main(["demo", "--frames", "2", "--out", str(tmp_path / "out"), "--device", "cpu"]) == 1
+    printed = capsys.readouterr()
+    assert "do not fit into" in printed.err and "No space left on device" in printed.err
+    assert "2 decoded" in printed.out and "report.html" not in printed.out

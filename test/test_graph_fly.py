@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -121,6 +122,23 @@ def test_the_bag_holds_every_message_of_the_recorded_topics_and_none_from_before
     assert {counts[name] for name in counts if not name.startswith(("link/", "budget/"))} == {5}
     assert counts["link/ground/gain_db"] >= 5 and counts["link/eve/snr_db"] == 5
     assert [stamp.sec * 10**9 + stamp.nanosec for stamp in stamps] == [frame.stamp_ns for frame in log.frames]
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_flight(
+    stages: FakeStages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def write(self: Any, connection: Any, stamp: int, message: bytes) -> None:
+        written.append(stamp)
+        if len(written) == 12:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rosbags.rosbag2.Writer.write", write)
+    log = fly(stages, FakeSource(5), bag=tmp_path / "bag")
+    assert log.counts["decoded"] == 5
+    assert log.bag_fault == f"bag {tmp_path / 'bag'} is cut off after 12 messages: No space left on device"
+    assert len(written) == 12
 
 
 def test_an_existing_bag_is_not_touched(stages: FakeStages, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from std_msgs.msg import Float32
 
 from uav_privacy_sc import graph
 from uav_privacy_sc.nodes.base import message_type, qos_profile
-from uav_privacy_sc.nodes.budget_follower import BudgetFollower
+from uav_privacy_sc.nodes.budget_follower import UNCONFIRMED, BudgetFollower
 from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.conversion import make_header, objects_to_message, tensor_to_message
 from uav_privacy_sc.nodes.protection import ProtectionNode
@@ -241,3 +241,16 @@ def test_a_malformed_message_is_counted_and_the_node_lives_on(bench: Bench) -> N
     assert not node.status()[0] and "image refused" in node.status()[1]
     send(2)
     assert bench.until(lambda: len(sent) == 1)
+
+
+def test_budgets_that_were_asked_for_count_only_once_the_server_confirms_them(bench: Bench) -> None:
+    steering = server(bench, heartbeat_s=60.0)
+    gain = bench.publisher("link/ground/gain_db")
+    assert bench.until(lambda: gain.get_subscription_count() == 1)
+    gain.publish(Float32(data=12.0))
+    assert bench.until(lambda: steering.point is not None)
+    late = BudgetFollower(bench.node)
+    assert bench.until(lambda: late.budgets is not None)
+    assert late.budgets is not None and late.budgets.stamp_ns == UNCONFIRMED
+    gain.publish(Float32(data=14.0))
+    assert bench.until(lambda: late.budgets is not None and late.budgets.stamp_ns != UNCONFIRMED)

@@ -46,9 +46,9 @@ class Rig:
         self.gain = bench.publisher("link/ground/gain_db")
 
     def confirm(self) -> None:
-        """Let the budget be known."""
+        """Let the budget be known, and confirmed by the server."""
         self.gain.publish(Float32(data=12.0))
-        assert self.bench.until(lambda: self.node.follower.budgets is not None)
+        assert self.bench.until(lambda: (held := self.node.follower.budgets) is not None and held.stamp_ns > 0)
 
     def budget_age_s(self) -> float:
         """How long ago the budget was confirmed."""

@@ -135,7 +135,10 @@ class FlightEvent:
 
 @dataclass
 class FlightLog:
-    """What a flight came to. ``counts`` has :data:`COUNTS` and ``wall_s``; frames are in order of flight."""
+    """What a flight came to. ``counts`` has :data:`COUNTS` and ``wall_s``; frames are in order of flight.
+
+    ``bag_fault`` says why the bag ends before the flight does, where it does.
+    """
 
     config: FlightConfig
     source_name: str
@@ -145,6 +148,7 @@ class FlightLog:
     counts: dict[str, float] = field(default_factory=lambda: {**dict.fromkeys(COUNTS, 0), "wall_s": 0.0})
     interrupted: bool = False
     bag: Path | None = None
+    bag_fault: str | None = None
     devices: dict[str, str] = field(default_factory=dict)
 
     @property

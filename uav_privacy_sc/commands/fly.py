@@ -65,8 +65,12 @@ def carry_out(order: FlightOrder) -> int:
         facts = SourceFacts(source.kind, dict(source.oddities), tuple(source.notes))
     with undisturbed():
         summary = summarize(log, measures, facts, order.options)
-        write_metrics(order.out / METRICS, summary)
-        write_report(order.out / REPORT, log, measures, summary)
+        try:
+            write_metrics(order.out / METRICS, summary)
+            write_report(order.out / REPORT, log, measures, summary)
+        except OSError as error:
+            say(f"error: the results do not fit into {order.out}: {error.strerror or error}; below is all of them")
+            return max(1, _tell(order, log, summary, written=False))
         return _tell(order, log, summary)
 
 
@@ -183,13 +187,16 @@ def _meter(order: FlightOrder, log: FlightLog, workers: int) -> FlightMeter:
     return FlightMeter(attacker, decoder, np.random.default_rng(config.seed), keep, workers)
 
 
-def _tell(order: FlightOrder, log: FlightLog, summary: dict[str, Any]) -> int:
+def _tell(order: FlightOrder, log: FlightLog, summary: dict[str, Any], written: bool = True) -> int:
     if log.interrupted:
         say(f"interrupted after {len(log.frames)} frames; what was measured so far is in {order.out}")
+    if log.bag_fault:
+        say(f"warning: {log.bag_fault}")
     if order.as_json:
         print_json(summary)
     else:
-        print_lines([*terminal_lines(summary), ("report", f"{order.out / REPORT}, {METRICS} and {BAG} beside it")])
+        where = [("report", f"{order.out / REPORT}, {METRICS} and {BAG} beside it")] if written else []
+        print_lines([*terminal_lines(summary), *where])
     if log.counts["released"] or log.interrupted:
         return 0
     reasons = sorted(log.dropped.items(), key=lambda item: -item[1])

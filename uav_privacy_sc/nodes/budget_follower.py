@@ -16,6 +16,9 @@ from uav_privacy_sc.release import BUDGET_NAMES, Budgets
 
 SERVER = "budget_server"
 ASK_PERIOD_S = 0.5
+#: Stamp of budgets that the server was asked for: it may have stopped confirming them, so they count as stale until its
+#: next event.
+UNCONFIRMED = 0
 
 
 class BudgetFollower:
@@ -48,17 +51,17 @@ class BudgetFollower:
     def _on_answer(self, future: Any) -> None:
         answer = future.result()
         if answer is not None and len(answer.values) == len(BUDGET_NAMES) and self.budgets is None:
-            self._set(dict(zip(BUDGET_NAMES, answer.values, strict=True)))
+            self._set(dict(zip(BUDGET_NAMES, answer.values, strict=True)), UNCONFIRMED)
 
     def _on_event(self, event: ParameterEvent) -> None:
         if event.node == self._server:
-            self._set({item.name: item.value for item in event.changed_parameters})
+            self._set({item.name: item.value for item in event.changed_parameters}, time.monotonic_ns())
 
-    def _set(self, given: dict[str, Any]) -> None:
+    def _set(self, given: dict[str, Any], stamp_ns: int) -> None:
         if not set(BUDGET_NAMES) <= set(given):
             return
         values = {name: parameter_value_to_python(given[name]) for name in BUDGET_NAMES}
         if any(value is None for value in values.values()) or not values["epsilon_v"]:
             return
-        self.budgets = Budgets(**values, stamp_ns=time.monotonic_ns())
+        self.budgets = Budgets(**values, stamp_ns=stamp_ns)
         self._changed()

@@ -19,6 +19,7 @@ from uav_privacy_sc.data.sources import Source, SourceFrame
 from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog, FrameLog, FrameThinner, Logbook
 from uav_privacy_sc.graph import GROUND, NODES, ONBOARD, TOPICS, flight_parameters, profile_parameters
 from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.nodes.budget_follower import UNCONFIRMED
 from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.domains import reserved_domains
@@ -116,8 +117,9 @@ class Flight:
             self._record(self.log.bag, contexts)
         for node in self.nodes.values():
             self._spin(node)
-        self._await(self._budget_is_known, READY_TIMEOUT_S)
-        self._await(self._everyone_listens, READY_TIMEOUT_S)
+        for condition, what in ((self._budget_is_known, "a budget"), (self._everyone_listens, "one another")):
+            if not self._await(condition, READY_TIMEOUT_S):
+                raise RuntimeError(f"the nodes did not find {what} within {READY_TIMEOUT_S:g} s; nothing was flown")
         self.log.devices = {name: str(getattr(node.stage, "device", "")) for name, node in self._with_device()}
         self._tell("ready", None)
 
@@ -198,6 +200,7 @@ class Flight:
         with suppress(KeyboardInterrupt):
             self._drain()
         self._cleanup.close()
+        self.log.bag_fault = None if self._bag is None else self._bag.fault
 
     def _drain(self) -> None:
         """Let the recorder take in what is still on its way."""
@@ -269,7 +272,7 @@ class Flight:
         chosen = (float(point.epsilon_v), float(point.epsilon_l), float(point.p_tx))
         for follower in (protection.follower, link.follower):
             held = follower.budgets
-            if held is None or (held.epsilon_v, held.epsilon_l, held.p_tx) != chosen:
+            if held is None or held.stamp_ns == UNCONFIRMED or (held.epsilon_v, held.epsilon_l, held.p_tx) != chosen:
                 return False
         return True
 

@@ -36,8 +36,9 @@ class BagWriter:
         self._lock = threading.Lock()
         self._writer = Writer(path, version=BAG_VERSION, storage_plugin=StoragePlugin.MCAP)
         self._writer.open()
-        self._last_ns = 0
+        self._path, self._last_ns = path, 0
         self.messages = 0
+        self.fault: str | None = None
         add, types, prefix = self._writer.add_connection, get_typestore(Stores.ROS2_JAZZY), namespace.rstrip("/")
         self._connections: dict[str, Any] | None = {
             topic.name: add(f"{prefix}/{topic.name}", topic.type, typestore=types)
@@ -51,14 +52,24 @@ class BagWriter:
             if self._connections is not None:
                 self.messages += 1
                 self._last_ns = max(self._last_ns + 1, time.time_ns())
-                self._writer.write(self._connections[topic.name], self._last_ns, message)
+                try:
+                    self._writer.write(self._connections[topic.name], self._last_ns, message)
+                except OSError as error:  # a full disk ends the recording, not the flight
+                    self._give_up(error)
 
     def close(self) -> None:
         """Write index and metadata; what comes later is not kept."""
         with self._lock:
             if self._connections is not None:
                 self._connections = None
-                self._writer.close()
+                try:
+                    self._writer.close()
+                except OSError as error:
+                    self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._connections = None
+        self.fault = f"bag {self._path} is cut off after {self.messages} messages: {error.strerror or error}"
 
 
 class RecorderNode(Node):
