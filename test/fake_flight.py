@@ -9,6 +9,8 @@ import numpy as np
 
 from uav_privacy_sc import scene
 from uav_privacy_sc.flight import STAGES, FlightConfig, FlightLog, FrameLog
+from uav_privacy_sc.link.config import LinkConfig
+from uav_privacy_sc.link.payload import analog_payload
 from uav_privacy_sc.pipeline import Budgets, ReleaseRecord
 
 ROAD, BUILDING, VEGETATION, GROUND = (scene.MASK_CLASSES.index(name) for name in scene.SCENE_CLASSES)
@@ -123,6 +125,9 @@ def fake_frame(number: int, rng: np.random.Generator, truth: bool = True) -> Fra
         status="converged",
         record=fake_record(stamp_ns, number, budgets, len(objects)),
         gain_db=gain_db,
+        distance_m=120.0 + 5.0 * number,
+        payload=analog_payload(features.size, len(objects), LinkConfig()),
+        ground_heard=True,
         ground_snr_db=snr_db,
         ground_objects=released,
         ground_mask=fake_decoder(noised, released),

@@ -168,8 +168,9 @@ def test_the_terminal_says_it_in_nine_lines_and_the_report_is_the_tenth(flight: 
 
 def test_each_chart_is_drawn_and_a_lost_frame_is_a_gap(flight: tuple) -> None:
     charts = flight_charts(*flight[:2])
-    assert len(charts) == 8 and all(chart.svg.startswith("<svg") for chart in charts)
-    line = re.search(r'<path d="(M[^"]+)"[^>]*stroke: #7c3aed', charts[3].svg).group(1)
+    assert len(charts) == 10 and all(chart.svg.startswith("<svg") for chart in charts)
+    utility = next(chart.svg for chart in charts if chart.title == "Utility")
+    line = re.search(r'<path d="(M[^"]+)"[^>]*stroke: #7c3aed', utility).group(1)
     assert line.count("M ") == 2
 
 
@@ -179,9 +180,16 @@ def test_a_thinned_flight_still_has_lines_between_measured_frames() -> None:
         if frame.index % 4:
             frame.lighten()
     _, measures, _ = _evaluate(log)
-    likeness = flight_charts(log, measures)[5].svg
+    likeness = next(chart.svg for chart in flight_charts(log, measures) if chart.title.startswith("Likeness"))
     line = re.search(r'<path d="(M[^"]+)"[^>]*stroke: #dc2626', likeness).group(1)
     assert line.count("L ") == 9
+
+
+def test_a_distance_that_never_changes_is_no_chart(flight: tuple) -> None:
+    log = fake_log(6)
+    for frame in log.frames:
+        frame.distance_m = 350.0
+    assert not any(chart.title.startswith("Distance") for chart in flight_charts(log, flight[1]))
 
 
 def test_nothing_to_draw_is_no_chart() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from uav_privacy_sc.pipeline import Budgets, ReleaseRecord
+    from uav_privacy_sc.pipeline import Budgets, Payload, ReleaseRecord
 
 #: Stages whose time is taken, in the order in which a frame meets them.
 STAGES = ("perceive", "budget", "protect", "link", "decode", "attack")
@@ -71,7 +71,7 @@ class FrameLog:
 
     Images are RGB uint8 (H, W, 3), features float32 (C, H', W'), objects ``scene.OBJECT_DTYPE``, ``epsilon_map``
     (H', W'), ``ground_mask`` uint8 in ``scene.MASK_CLASSES``. What did not come to be is None; ``dropped`` says why a
-    frame did not reach the ground.
+    frame did not reach the ground, ``ground_heard`` whether its features did.
     """
 
     index: int
@@ -88,9 +88,12 @@ class FrameLog:
     status: str | None = None
     record: ReleaseRecord | None = None
     gain_db: float | None = None
+    distance_m: float | None = None
+    payload: Payload | None = None
     ground_snr_db: float | None = None
     ground_objects: np.ndarray | None = None
     ground_mask: np.ndarray | None = None
+    ground_heard: bool | None = None
     eve_snr_db: float | None = None
     eve_features: np.ndarray | None = None
     eve_objects: np.ndarray | None = None

@@ -20,6 +20,7 @@ from uav_privacy_sc.flight import STAGES, FlightLog, FrameLog
 INK, GRID = "#334155", "#e2e8f0"
 BLUE, RED, GREEN, AMBER, VIOLET, GREY = "#2563eb", "#dc2626", "#15803d", "#d97706", "#7c3aed", "#64748b"
 _STAGE_COLOURS = dict(zip(STAGES, (BLUE, GREY, RED, AMBER, GREEN, VIOLET), strict=True))
+_DISTANCE = "Distance to the ground"
 _SIZE_INCHES = (5.6, 2.35)
 #: A larger ratio of the largest to the smallest value is drawn on a logarithmic axis.
 _LINEAR_RANGE = 30.0
@@ -54,6 +55,8 @@ def flight_charts(log: FlightLog, measures: FlightMeasures) -> list[Chart]:
     seen = _Series(log, [frame for frame in log.frames if frame.index in measured or frame.dropped is not None])
     charts = (
         ("What the air allows", "dB", "SNR at each receiver, and the gain the controller steers by", _air(flown)),
+        (_DISTANCE, "m", "slant range", _distance(flown)),
+        ("Payload of a frame", "bits", "analog features are symbols and count no bits", _payload(flown)),
         (
             "Privacy budgets chosen",
             "epsilon",
@@ -72,7 +75,8 @@ def flight_charts(log: FlightLog, measures: FlightMeasures) -> list[Chart]:
         ("Right classes at the ground", "share", "of labelled pixels", _accuracy(seen, measured)),
         ("Time of each stage", "ms", "per frame", _latency(flown)),
     )
-    return [Chart(title, note, draw(curves, unit, title)) for title, unit, note, curves in charts]
+    drawn = [Chart(title, note, draw(curves, unit, title)) for title, unit, note, curves in charts]
+    return [chart for chart in drawn if chart.svg or chart.title != _DISTANCE]
 
 
 class _Series:
@@ -99,6 +103,20 @@ def _air(series: _Series) -> list[Curve]:
         series.curve("ground SNR", lambda frame: frame.ground_snr_db, GREEN),
         series.curve("eavesdropper SNR", lambda frame: frame.eve_snr_db, RED),
         series.curve("gain to the ground", lambda frame: frame.gain_db, GREY, dashed=True),
+    ]
+
+
+def _distance(series: _Series) -> list[Curve]:
+    """Return nothing where the aircraft keeps its distance."""
+    curve = series.curve("distance", lambda frame: frame.distance_m, GREY)
+    known = curve.values[np.isfinite(curve.values)]
+    return [curve] if known.size and np.ptp(known) > 0.0 else []
+
+
+def _payload(series: _Series) -> list[Curve]:
+    return [
+        series.curve("both packets", _of("payload", "bits"), BLUE),
+        series.curve("object packet", _of("payload", "object_bits"), AMBER, dashed=True),
     ]
 
 

@@ -135,10 +135,21 @@ def _budgets(log: FlightLog) -> dict[str, Any]:
 
 def _link(log: FlightLog) -> dict[str, Any]:
     """Mean SNR and gain, each a mean of decibels over frames (a mean of powers would hide the deep fades)."""
+    nothing = "nothing was transmitted"
+    sent = [(frame.payload, frame.budgets) for frame in log.frames if frame.payload is not None]
+    payloads = [payload for payload, _ in sent]
+    energies = [budgets.p_tx * payload.airtime_s for payload, budgets in sent if budgets is not None]
     return {
-        "ground_snr_db_mean": _mean(log.frames, "ground_snr_db", "nothing was transmitted"),
-        "eve_snr_db_mean": _mean(log.frames, "eve_snr_db", "nothing was transmitted"),
-        "gain_db_mean": _mean(log.frames, "gain_db", "nothing was transmitted"),
+        "ground_snr_db_mean": _mean(log.frames, "ground_snr_db", nothing),
+        "eve_snr_db_mean": _mean(log.frames, "eve_snr_db", nothing),
+        "gain_db_mean": _mean(log.frames, "gain_db", nothing),
+        "distance_m_mean": _mean(log.frames, "distance_m", nothing),
+        "payload_bits_mean": _mean_values([payload.bits for payload in payloads], nothing),
+        "feature_bits_mean": _mean_values([payload.feature_bits for payload in payloads], nothing),
+        "object_bits_mean": _mean_values([payload.object_bits for payload in payloads], nothing),
+        "feature_symbols_mean": _mean_values([payload.feature_symbols for payload in payloads], nothing),
+        "airtime_ms_mean": _mean_values([1e3 * payload.airtime_s for payload in payloads], nothing),
+        "transmit_energy_j": float(sum(energies)) if energies else Missing(nothing),
     }
 
 
@@ -192,6 +203,7 @@ def _ground(log: FlightLog, measures: FlightMeasures) -> dict[str, Any]:
             cases["received"]["category_accuracy"], cases["descriptors_only"]["category_accuracy"]
         ),
         "location_error": _mean_values(errors, "no frame whose received objects pair with the detected ones"),
+        "features_lost": sum(frame.ground_heard is False for frame in log.frames),
         "objects_lost": sum(frame.record is not None and frame.ground_objects is None for frame in log.frames),
     }
 

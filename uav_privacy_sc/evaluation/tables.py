@@ -60,6 +60,7 @@ def _ground(summary: Summary) -> Table:
     ]
     rows.append(("displacement of objects (image sides)", number(ground["location_error"], 4), "", ""))
     rows.append(("object packets lost", str(ground["objects_lost"]), "", ""))
+    rows.append(("feature packets lost", str(ground["features_lost"]), "", ""))
     over = ground["accuracy_over"] or "nothing: no annotations"
     return Table(f"The ground's mask, over {over}", ("", "as flown", "unprotected", "descriptors alone"), rows)
 
@@ -104,6 +105,13 @@ def _air(summary: Summary) -> Table:
         ("SNR at the ground (dB)", number(link["ground_snr_db_mean"], 2)),
         ("SNR at the eavesdropper (dB)", number(link["eve_snr_db_mean"], 2)),
         ("gain to the ground (dB)", number(link["gain_db_mean"], 2)),
+        ("distance to the ground (m)", number(link["distance_m_mean"], 0)),
+        ("payload (bits a frame)", number(link["payload_bits_mean"], 0)),
+        ("… of it object packet", number(link["object_bits_mean"], 0)),
+        ("… of it features (0: analog)", number(link["feature_bits_mean"], 0)),
+        ("complex symbols of features", number(link["feature_symbols_mean"], 0)),
+        ("airtime of a frame (ms)", number(link["airtime_ms_mean"], 2)),
+        ("transmit energy of the flight (J)", number(link["transmit_energy_j"], 4)),
         ("ε_v, features", number(budgets["epsilon_v_mean"])),
         ("ε_l, locations", number(budgets["epsilon_l_mean"])),
         ("p_tx (W)", number(budgets["p_tx_mean"], 3)),

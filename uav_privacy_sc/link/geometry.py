@@ -6,6 +6,7 @@ import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +60,65 @@ def east_north_up(
     )
 
 
+class Route(Protocol):
+    """Where the aircraft is over time, from a file or as it is told."""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a position at all."""
+
+    def position(self, time_s: float) -> NDArray[np.float64]:
+        """Return the ``(3,)`` position at a time."""
+
+    def way(self, time_s: float) -> float:
+        """Return the metres flown until a time."""
+
+    def blockage(self, time_s: float) -> float:
+        """Return the scripted blockage in dB at a time."""
+
+
+class LiveRoute:
+    """The aircraft where it was last said to be; nothing is known before the first position."""
+
+    def __init__(self) -> None:
+        self._position: NDArray[np.float64] | None = None
+        self._way = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Whether a position has been told."""
+        return self._position is not None
+
+    def move(self, position_m: ArrayLike) -> None:
+        """Take in a new ``(3,)`` position.
+
+        Raises:
+            ValueError: it is not three finite numbers; the one before stays.
+        """
+        position = _position("position", position_m)
+        if self._position is not None:
+            self._way += float(np.linalg.norm(position - self._position))
+        self._position = position
+
+    def position(self, time_s: float) -> NDArray[np.float64]:
+        """Return the ``(3,)`` position, whatever the time.
+
+        Raises:
+            ValueError: none is known yet.
+        """
+        if self._position is None:
+            raise ValueError("no position is known yet; move the aircraft first")
+        return self._position
+
+    def way(self, time_s: float) -> float:
+        """Return the metres flown so far."""
+        return self._way
+
+    def blockage(self, time_s: float) -> float:
+        """Return 0: nobody scripts a live flight."""
+        return 0.0
+
+
 @dataclass(frozen=True)
 class Trajectory:
     """Positions over time, and how much the sight to the ground is blocked: ``(N,)`` s, ``(N, 3)`` m, ``(N,)`` dB.
@@ -74,6 +134,7 @@ class Trajectory:
     position_m: NDArray[np.float64]
     blockage_db: NDArray[np.float64]
     longest_gap_s: float = 10.0
+    known = True
 
     def __post_init__(self) -> None:
         count = len(self.time_s)

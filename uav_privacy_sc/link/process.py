@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from uav_privacy_sc.link.channel import BlockState
 from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.link.fading import JakesFading, fade_gain, scattered
-from uav_privacy_sc.link.geometry import Trajectory, View, view
+from uav_privacy_sc.link.geometry import Route, View, view
 from uav_privacy_sc.link.large_scale import LargeScale
 from uav_privacy_sc.link.path_loss import from_db, noise_power, path_loss_db
 
@@ -42,9 +42,10 @@ class LinkProcess:
 
 
 class FlightLinks:
-    """The links to the ground station and to the eavesdropper, along one trajectory, fading independently.
+    """The links to the ground station and to the eavesdropper, along one way flown, fading independently.
 
     Positions are ``(3,)`` metres east, north and up. Scripted blockage stands between the aircraft and the ground only.
+    Without a ``route``, or while it knows no position, the configured ranges, elevation and speed hold.
     """
 
     def __init__(
@@ -52,21 +53,32 @@ class FlightLinks:
         config: LinkConfig,
         rng_ground: np.random.Generator,
         rng_eve: np.random.Generator,
-        trajectory: Trajectory | None = None,
+        route: Route | None = None,
         ground: ArrayLike = (0.0, 0.0, 0.0),
         eavesdropper: ArrayLike = (100.0, 0.0, 0.0),
     ) -> None:
-        self._trajectory, self._ground, self._eavesdropper = trajectory, ground, eavesdropper
+        self.config, self._route, self._ground, self._eavesdropper = config, route, ground, eavesdropper
         self._links = (LinkProcess(config, rng_ground), LinkProcess(config.eavesdropper, rng_eve))
 
     def states(self, time_s: float) -> tuple[BlockState, BlockState]:
         """Return the channels to ground and eavesdropper of the block at a time."""
         to_ground, to_eve = self._links
-        path = self._trajectory
-        if path is None:
+        route = self._route
+        if route is None or not route.known:
             return to_ground.state(time_s), to_eve.state(time_s)
-        position, way = path.position(time_s), path.way(time_s)
+        position, way = route.position(time_s), route.way(time_s)
         return (
-            to_ground.state(time_s, view(position, self._ground), way, path.blockage(time_s)),
+            to_ground.state(time_s, view(position, self._ground), way, route.blockage(time_s)),
             to_eve.state(time_s, view(position, self._eavesdropper), way),
         )
+
+    def views(self, time_s: float) -> tuple[View, View]:
+        """Return how ground and eavesdropper see the aircraft at a time."""
+        route, config = self._route, self.config
+        if route is None or not route.known:
+            return (
+                View(config.distance_m, config.elevation_deg),
+                View(config.eavesdropper_distance_m, config.elevation_deg),
+            )
+        position = route.position(time_s)
+        return view(position, self._ground), view(position, self._eavesdropper)

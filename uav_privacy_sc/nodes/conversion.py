@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from uav_privacy_sc.privacy import lattice
 from uav_privacy_sc.release import ReleaseRecord
 
 RECORD_NAME = "release"
+LINK_RECORD_NAME = "transmission"
 #: Side of the picture in metres when markers lay it out on a plane for RViz.
 MARKER_PLANE_M = 10.0
 
@@ -139,6 +141,21 @@ def tensor_from_message(message: Image, lattice_step: float = 0.0) -> np.ndarray
     return np.ascontiguousarray(values, np.float32)
 
 
+def lost_tensor_to_message(shape: tuple[int, ...], header: Header, lattice_step: float = 0.0) -> Image:
+    """Return what stands for features (C, H', W') whose packet failed its check: their size and encoding, no data."""
+    channels, height, width = shape
+    encoding = f"{'16S' if lattice_step else '32F'}C{channels}"
+    return Image(header=header, height=height, width=width, encoding=encoding, step=0)
+
+
+def lost_tensor_shape(message: Image) -> tuple[int, int, int] | None:
+    """Return the shape (C, H', W') of features whose packet was lost, None for a message that holds its features."""
+    match = _TENSOR.fullmatch(message.encoding)
+    if message.step or len(message.data) or match is None:
+        return None
+    return int(match.group(2)), message.height, message.width
+
+
 def _rows(message: Image, row_bytes: int) -> np.ndarray:
     """Return (H, row_bytes) uint8, a view of the message's rows without their padding."""
     flat = np.frombuffer(message.data, np.uint8)
@@ -232,6 +249,13 @@ def record_from_message(message: DiagnosticArray) -> ReleaseRecord:
             except ValueError as error:
                 raise MalformedMessage(f"record refused: {error}") from None
     raise MalformedMessage("record refused: no release in it")
+
+
+def link_record_to_message(record: Mapping[str, float | int | str], header: Header) -> DiagnosticArray:
+    """Return what one transmission put on the air as a DiagnosticArray with one status."""
+    values = [KeyValue(key=key, value=str(value)) for key, value in record.items()]
+    status = DiagnosticStatus(level=DiagnosticStatus.OK, name=LINK_RECORD_NAME, message="sent", values=values)
+    return DiagnosticArray(header=header, status=[status])
 
 
 def markers_to_message(objects: np.ndarray | None, header: Header, lifetime_s: float = 1.0) -> MarkerArray:

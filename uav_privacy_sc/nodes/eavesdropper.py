@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.conversion import (
+    lost_tensor_shape,
     markers_to_message,
     objects_from_message,
     picture_to_message,
@@ -61,7 +64,10 @@ class EavesdropperNode(StageNode[EavesdropperConfig]):
             self.give("eve/markers", markers_to_message(objects_from_message(message), message.header))
 
     def _on_features(self, message: Any) -> None:
-        features = tensor_from_message(message, self.lattice.step)
+        lost = lost_tensor_shape(message)
+        self.counts["feature packets lost"] += lost is not None
+        # Whoever lost the packet draws what silence suggests, as when measuring without having heard anything.
+        features = np.zeros(lost, np.float32) if lost else tensor_from_message(message, self.lattice.step)
         with self.timed("attack") as taken:
             picture = self.stage(features)
         self.counts["frames"] += 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uav_privacy_sc import scene
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.conversion import (
+    lost_tensor_shape,
     markers_to_message,
     objects_from_message,
     objects_to_message,
@@ -22,6 +23,7 @@ from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.perception import DEVICE, WEIGHTS
 from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.palette import overlay
+from uav_privacy_sc.pipeline import LOST_FEATURES, GroundStage, Reception
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class GroundConfig:
 
     weights: str = parameter("", WEIGHTS)
     device: str = parameter("auto", DEVICE)
+    lost_features: str = parameter(
+        "prior", "mask where the feature packet was lost: of silence and objects, or the last", choices=LOST_FEATURES
+    )
 
 
 class GroundNode(StageNode[GroundConfig]):
@@ -42,6 +47,7 @@ class GroundNode(StageNode[GroundConfig]):
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
         self.stage = self._load() if stage is None else stage
+        self._decode = GroundStage(self.stage, self.config.lost_features)
         self.lattice = LatticeFollower(self, "ground/rx/lattice_step")
         self._join = StampJoin(self._on_reception, lambda stamp: self.drop("half a frame", stamp))
         self.take("ground/rx/objects", self._join.first)
@@ -55,18 +61,21 @@ class GroundNode(StageNode[GroundConfig]):
 
     def status(self) -> tuple[bool, str, dict[str, Any]]:
         """Return the device."""
-        return True, "decoding", {"device": getattr(self.stage, "device", "")}
+        lost = {name: self.counts[name] for name in ("object packets lost", "feature packets lost")}
+        return True, "decoding", {"device": getattr(self.stage, "device", ""), **lost}
 
     def _on_reception(self, objects_message: Any, features_message: Any) -> None:
         header = features_message.header
         objects = objects_from_message(objects_message)
-        features = tensor_from_message(features_message, self.lattice.step)
-        if objects is None:
-            self.counts["object packets lost"] += 1
+        lost = lost_tensor_shape(features_message)
+        features = None if lost else tensor_from_message(features_message, self.lattice.step)
+        for name, packet in (("object", objects), ("feature", features)):
+            self.counts[f"{name} packets lost"] += packet is None
         with self.timed("decode") as taken:
-            mask = self.stage(features, scene.no_objects() if objects is None else objects)
+            mask = self._decode(Reception(features, objects, math.nan, lost or ()))
         self.counts["frames"] += 1
-        self.tell("decoded", stamp_ns(header), ground_mask=mask, ground_objects=objects, stage_ms=taken)
+        found = {"ground_mask": mask, "ground_objects": objects, "ground_heard": features is not None}
+        self.tell("decoded", stamp_ns(header), stage_ms=taken, **found)
         self.give("ground/mask", picture_to_message(mask, header))
         self.give("ground/objects", objects_to_message(objects, header))
         if self.wanted("ground/markers"):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rclpy.context import Context
 from rclpy.node import Node
 from std_msgs.msg import Float32
 
 from uav_privacy_sc.graph import DISCOVERY_RANGE, GROUND, TOPICS
-from uav_privacy_sc.link.config import FADINGS, LinkConfig
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.conversion import (
+    link_record_to_message,
+    lost_tensor_to_message,
     objects_from_message,
     objects_to_message,
     stamp_ns,
@@ -23,40 +22,12 @@ from uav_privacy_sc.nodes.conversion import (
 )
 from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.lattice_follower import LatticeFollower
-from uav_privacy_sc.nodes.parameters import parameter
+from uav_privacy_sc.nodes.link_parameters import SAME_DOMAIN, LinkParameters
+from uav_privacy_sc.nodes.position_follower import PositionFollower
 from uav_privacy_sc.nodes.process import discovery, leave, run
-from uav_privacy_sc.pipeline import LinkStage, Reception
+from uav_privacy_sc.pipeline import LinkStage, Reception, Transmission
 
 ANNOUNCE_PERIOD_S = 0.5
-SAME_DOMAIN = -1
-#: Keeps the channel's streams apart from those of a mechanism with the same seed.
-SEED_KEY = 0x6C696E6B
-
-
-@dataclass(frozen=True)
-class LinkParameters:
-    """Parameters of the link."""
-
-    ground_domain_id: int = parameter(SAME_DOMAIN, "DDS domain of the ground; -1 for that on board", low=-1, high=232)
-    distance_m: float = parameter(350.0, "slant range to the ground station", low=1.0, high=1e6)
-    eavesdropper_distance_m: float = parameter(250.0, "slant range to the eavesdropper", low=1.0, high=1e6)
-    path_loss_exponent: float = parameter(2.2, "of the distance", low=1.0, high=6.0)
-    noise_figure_db: float = parameter(7.0, "of the receivers", low=0.0, high=60.0)
-    fading: str = parameter("rayleigh", "small-scale fading", choices=FADINGS)
-    link_seed: int = parameter(-1, "seed of fading and noise; -1 for none", low=-1, high=2**63 - 1)
-
-    def stage(self) -> LinkStage:
-        """Build the stage."""
-        config = LinkConfig(
-            distance_m=self.distance_m,
-            eavesdropper_distance_m=self.eavesdropper_distance_m,
-            path_loss_exponent=self.path_loss_exponent,
-            noise_figure_db=self.noise_figure_db,
-            fading=self.fading,
-        )
-        seeds = np.random.SeedSequence(None if self.link_seed < 0 else [SEED_KEY, self.link_seed]).spawn(2)
-        ground, eve = (np.random.default_rng(seed) for seed in seeds)
-        return LinkStage(config, ground, eve)
 
 
 class LinkNode(StageNode[LinkParameters]):
@@ -67,7 +38,9 @@ class LinkNode(StageNode[LinkParameters]):
 
     def __init__(self, stage: LinkStage | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.stage = self.config.stage() if stage is None else stage
+        route = self.config.route()
+        self.stage = self.config.stage(route) if stage is None else stage
+        self._position = self._follow_position(route) if self.config.position_topic else None
         self._ground_context: Context | None = None
         self._ground_half = self._reach_ground()
         for name in self.spec.gives:
@@ -89,9 +62,14 @@ class LinkNode(StageNode[LinkParameters]):
         """Return the state of the channel."""
         values: dict[str, Any] = {"ground_gain_db": self.stage.gain_db}
         values["ground_domain_id"] = self.config.ground_domain_id
+        values["coding"] = self.stage.coding
         if self._snr_db is not None:
             values |= {"ground_snr_db": self._snr_db[0], "eve_snr_db": self._snr_db[1]}
-        return True, "on the air", values
+        if self._position is None:
+            return True, "on the air", values
+        values["position_age_s"] = self._position.age_s
+        fault = self._position.fault
+        return fault is None, fault or "on the air", values
 
     def close(self) -> None:
         """Take down the ground half, too."""
@@ -100,6 +78,10 @@ class LinkNode(StageNode[LinkParameters]):
         super().close()
         if self._ground_context is not None:
             self._ground_context.try_shutdown()
+
+    def _follow_position(self, route: Any) -> PositionFollower:
+        config = self.config
+        return PositionFollower(self, config.position_topic, config.position_type, config.origin, route)
 
     def _reach_ground(self) -> Node:
         """Return the node that publishes in the ground domain: silent but for what has crossed the channel."""
@@ -130,27 +112,39 @@ class LinkNode(StageNode[LinkParameters]):
             self.drop("not sent", stamp, "no transmit power yet" if budgets is None else "no objects")
             return
         with self.timed("link") as taken:
-            sent = self.stage(features, objects, budgets.p_tx)
+            sent = self.stage(features, objects, budgets.p_tx, stamp, self.lattice.step)
         self.counts["frames"] += 1
         self._snr_db = (sent.ground.snr_db, sent.eve.snr_db)
+        self._tell_sent(stamp, sent, taken)
+        record = sent.record(stamp, budgets.p_tx, self.stage.coding)
+        self.give("link/record", link_record_to_message(record, features_message.header))
+        self._deliver("ground", sent.ground, features_message.header)
+        self._deliver("eve", sent.eve, features_message.header)
+        self.announce()
+
+    def _tell_sent(self, stamp: int, sent: Transmission, taken: dict[str, float]) -> None:
         self.tell(
             "sent",
             stamp,
             gain_db=sent.ground_gain_db,
+            distance_m=sent.distance_m,
+            payload=sent.payload,
             ground_snr_db=sent.ground.snr_db,
             eve_snr_db=sent.eve.snr_db,
             eve_features=sent.eve.features,
             eve_objects=sent.eve.objects,
             stage_ms=taken,
         )
-        self._deliver("ground", sent.ground, features_message.header)
-        self._deliver("eve", sent.eve, features_message.header)
-        self.announce()
 
     def _deliver(self, party: str, received: Reception, header: Any) -> None:
+        step = self.lattice.step if self.stage.coding == "packet" else 0.0
+        if received.features is None:
+            features = lost_tensor_to_message(received.shape, header, step)
+        else:
+            features = tensor_to_message(received.features, header, step)
         self.give(f"{party}/rx/lattice_step", self.lattice.message)
         self.give(f"{party}/rx/objects", objects_to_message(received.objects, header))
-        self.give(f"{party}/rx/features", tensor_to_message(received.features, header))
+        self.give(f"{party}/rx/features", features)
         self.give(f"link/{party}/snr_db", Float32(data=received.snr_db))
 
 

@@ -7,6 +7,7 @@ taken for a boolean. rclpy would stop at the first and let the second pass, so t
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -18,7 +19,14 @@ from rclpy.parameter import Parameter
 
 T = TypeVar("T")
 
-_TYPES = {"float": Parameter.Type.DOUBLE, "int": Parameter.Type.INTEGER, "bool": Parameter.Type.BOOL}
+#: A place or another row of numbers; its length is that of the default, or three or none where that is empty.
+_ROW = "tuple[float, ...]"
+_TYPES = {
+    "float": Parameter.Type.DOUBLE,
+    "int": Parameter.Type.INTEGER,
+    "bool": Parameter.Type.BOOL,
+    _ROW: Parameter.Type.DOUBLE_ARRAY,
+}
 _ARTICLES = {"float": "a number", "int": "a whole number", "bool": "true or false", "str": "text"}
 
 
@@ -54,7 +62,7 @@ def declare(node: Node, config: type[T]) -> T:
     described = {item.name: _descriptor(item) for item in fields(config)}  # type: ignore[arg-type]
     # Without ranges first: rclpy would refuse an override with an error of its own before ours can name the remedy.
     loose = ParameterDescriptor(dynamic_typing=True)
-    given = [node.declare_parameter(item.name, item.default, copy(loose)) for item in fields(config)]  # type: ignore[arg-type]
+    given = [node.declare_parameter(item.name, _raw(item.default), copy(loose)) for item in fields(config)]  # type: ignore[arg-type]
     built = build(config, {item.name: item.value for item in given})
     for name, descriptor in described.items():
         node.set_descriptor(name, descriptor)
@@ -83,8 +91,23 @@ def refusal(config: type[Any], parameters: Sequence[Parameter]) -> SetParameters
     return SetParametersResult(successful=True)
 
 
+def _raw(default: Any) -> Any:
+    return list(default) if isinstance(default, tuple) else default
+
+
+def _checked_row(item: Any, value: Any) -> tuple[float, ...]:
+    lengths = (len(item.default),) if item.default else (0, 3)
+    row = isinstance(value, (list, tuple, array)) and len(value) in lengths
+    if not row or not all(isinstance(number, (int, float)) and math.isfinite(number) for number in value):
+        wanted = " or ".join(str(length) for length in lengths)
+        raise ValueError(f"parameter {item.name} is {value!r}; give {wanted} finite numbers")
+    return tuple(float(number) for number in value)
+
+
 def _checked(item: Any, value: Any) -> Any:
     kind, about = str(item.type), item.metadata["ros"]
+    if kind == _ROW:
+        return _checked_row(item, value)
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     python_type: Any = {"float": float, "int": int, "bool": bool, "str": str}[kind]
