@@ -8,7 +8,6 @@ general code, as P1's tensor is, not one that hides appearance by training.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from uav_privacy_sc.attack.inversion import PICTURE_SCALE, Inverter
 from uav_privacy_sc.perception.codec import MASK_SCALE, Codec, mask_shape, prior_planes
 from uav_privacy_sc.perception.detector import Detector
 from uav_privacy_sc.perception.image import TAP_STRIDE, to_tensor
+from uav_privacy_sc.perception.training.checkpoint import Checkpoint
 from uav_privacy_sc.perception.training.samples import Samples
 from uav_privacy_sc.perception.weights import save_module
 from uav_privacy_sc.privacy.budget_map import BudgetMapConfig
@@ -175,34 +175,18 @@ class CodecTrainer:
         self.codec, self.inverter = Codec(), Inverter()
         parameters = [*self.codec.parameters(), *self.inverter.parameters()]
         self.optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=1e-3)
-        self.step, self.losses = 0, list[list[float]]()
         weights = torch.ones(len(scene.MASK_CLASSES))
         weights[: len(scene.OBJECT_CLASSES)] = config.object_weight
         self._class_weights = weights
-        self._checkpoint = out / "codec-checkpoint.pt"
-        if self._checkpoint.exists():
-            saved = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
-            self.codec.load_state_dict(saved["codec"])
-            self.inverter.load_state_dict(saved["inverter"])
-            self.optimizer.load_state_dict(saved["optimizer"])
-            self.step, self.losses = saved["step"], saved["losses"]
+        parts = {"codec": self.codec, "inverter": self.inverter, "optimizer": self.optimizer}
+        self._checkpoint = Checkpoint(out, "codec", parts)
+        self.step, self.losses = self._checkpoint.load()
 
     def save(self) -> None:
         """Write the checkpoint, ``codec.pt``, ``inverter.pt`` and the losses."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        state = {
-            "codec": self.codec.state_dict(),
-            "inverter": self.inverter.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "losses": self.losses,
-        }
-        part = self._checkpoint.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(self._checkpoint)
+        self._checkpoint.save(self.step, self.losses)
         save_module(self.out / "codec.pt", self.codec, {})
         save_module(self.out / "inverter.pt", self.inverter, {})
-        (self.out / "codec-losses.json").write_text(json.dumps(self.losses))
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (mask, picture)."""

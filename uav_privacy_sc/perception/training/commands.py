@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from uav_privacy_sc.perception.training.codec import CodecTrainer
+    from uav_privacy_sc.perception.training.detector import DetectorTrainer
 
 app = typer.Typer(help="Train the networks on synthetic flights or a VisDrone-DET folder.", no_args_is_help=True)
 
@@ -40,6 +44,17 @@ def _bar(what: str, total: int) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=total, note="")
         yield lambda done, note="": progress.update(task, completed=done, note=note)
+
+
+def _train(trainer: DetectorTrainer | CodecTrainer, name: str, steps: int, losses: str) -> None:
+    """Run a trainer; Ctrl-C ends it cleanly, to go on from its last checkpoint."""
+    try:
+        with _bar(name, steps) as update:
+            trainer.run(lambda step, values: update(step, losses.format(*values)))
+    except KeyboardInterrupt:
+        done, every = trainer.step, trainer.config.checkpoint_every
+        typer.echo(f"stopped after {done} steps; the same command goes on from step {done // every * every}", err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()
@@ -72,8 +87,7 @@ def detector(
 
     torch.set_num_threads(threads)
     trainer = DetectorTrainer(load_samples(data, masks=False), out, DetectorTraining(steps=steps))
-    with _bar("detector", steps) as update:
-        trainer.run(lambda step, losses: update(step, "box {:.2f} class {:.2f}".format(*losses)))
+    _train(trainer, "detector", steps, "box {:.2f} class {:.2f}")
 
 
 @app.command()
@@ -96,8 +110,7 @@ def codec(
     with _bar("features", len(samples)) as update:
         taps = tap_set(samples, Detector(locate("detector.pt", out)), update)
     trainer = CodecTrainer(taps, out, CodecTraining(steps=steps))
-    with _bar("codec", steps) as update:
-        trainer.run(lambda step, losses: update(step, "mask {:.3f} picture {:.3f}".format(*losses)))
+    _train(trainer, "codec", steps, "mask {:.3f} picture {:.3f}")
 
 
 @app.command()

@@ -7,7 +7,6 @@ pictures kept in memory in channels-last layout, train about twice as fast on tw
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,6 +18,8 @@ import numpy as np
 import torch
 
 from uav_privacy_sc import scene
+from uav_privacy_sc.perception.image import LONG_SIDE
+from uav_privacy_sc.perception.training.checkpoint import Checkpoint
 from uav_privacy_sc.perception.training.samples import Samples
 
 
@@ -120,34 +121,14 @@ class DetectorTrainer:
         plain = [p for p in self.model.parameters() if p.ndim <= 1]
         groups = [{"params": decay, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=config.learning_rate)
-        self.step = 0
-        self.losses: list[list[float]] = []
-        self._checkpoint = out / "detector-checkpoint.pt"
-        if self._checkpoint.exists():
-            self._resume()
-
-    def _resume(self) -> None:
-        saved = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
-        self.model.load_state_dict(saved["model"])
-        self.average.load_state_dict(saved["average"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.step, self.losses = saved["step"], saved["losses"]
+        parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
+        self._checkpoint = Checkpoint(out, "detector", parts)
+        self.step, self.losses = self._checkpoint.load()
 
     def save(self) -> None:
         """Write the checkpoint (whole state) and ``detector.pt`` (averaged weights, as ultralytics reads them)."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        state = {
-            "model": self.model.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "losses": self.losses,
-        }
-        part = self._checkpoint.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(self._checkpoint)
+        self._checkpoint.save(self.step, self.losses)
         save_yolo(self.average, self.out / "detector.pt", asdict(self.config))
-        (self.out / "detector-losses.json").write_text(json.dumps(self.losses))
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (box, class, distribution)."""
@@ -185,9 +166,5 @@ def save_yolo(model: Any, path: Path, settings: dict[str, Any]) -> None:
     bare.criterion = None
     for parameter in bare.parameters():
         parameter.requires_grad = False
-    torch.save({"model": bare, "train_args": {"task": "detect", **vars_of(model)}, "settings": settings}, path)
-
-
-def vars_of(model: Any) -> dict[str, Any]:
-    """Return the ultralytics arguments that belong to a network."""
-    return {"imgsz": 640, "data": None, "single_cls": False, "model": "yolo11n.yaml"}
+    arguments = {"task": "detect", "imgsz": LONG_SIDE, "data": None, "single_cls": False, "model": "yolo11n.yaml"}
+    torch.save({"model": bare, "train_args": arguments, "settings": settings}, path)
