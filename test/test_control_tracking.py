@@ -11,7 +11,7 @@ from uav_privacy_sc.control import operating_points
 from uav_privacy_sc.control import utility as worth
 from uav_privacy_sc.control.adaptation import compare, utility_surface
 from uav_privacy_sc.control.bcd import optimize_at_db
-from uav_privacy_sc.control.pacing import frame_epsilon, paced
+from uav_privacy_sc.control.pacing import frame_epsilon, paced, squeezed
 from uav_privacy_sc.control.policy import ScenarioPolicy, load_policies
 from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
 from uav_privacy_sc.link.channel import LinkConfig
@@ -165,6 +165,17 @@ def test_pacing_lowers_the_budget_only_and_refuses_what_leaves_nothing(policy):
             frame_epsilon(bad, 1e-5, 10)
     with pytest.raises(ValueError, match="^frames_left is 0"):
         frame_epsilon(1.0, 1e-5, 0)
+
+
+def test_a_pace_below_the_least_budgets_squeezes_them_and_the_solver_says_what_it_breaks(policy):
+    tight = squeezed(policy, 0.1 * (policy.epsilon_v_min + policy.epsilon_l_min))
+    assert tight.epsilon_v_min / tight.epsilon_l_min == pytest.approx(policy.epsilon_v_min / policy.epsilon_l_min)
+    point = optimize_at_db(tight, 14.0)
+    assert point.epsilon_v + point.epsilon_l == pytest.approx(tight.epsilon_total)
+    assert point.status == "infeasible" and point.violation > 0
+    assert squeezed(policy, 100.0) is policy and squeezed(policy, 0.9 * policy.epsilon_total).name == policy.name
+    with pytest.raises(ValueError, match="^ceiling is"):
+        squeezed(policy, 0.0)
 
 
 def test_shipped_numbers_behave_at_the_gain_that_the_paper_implies(policy):

@@ -60,7 +60,7 @@ def test_power_and_budget_of_a_frame_are_those_for_the_block_that_it_meets(stage
     from uav_privacy_sc.control.bcd import optimize_at_db
     from uav_privacy_sc.control.policy import select_policy
 
-    for frame in fly(stages, FakeSource(6)).frames:
+    for frame in fly(stages, FakeSource(6), profile="paper").frames:
         point = optimize_at_db(select_policy("surveillance"), frame.gain_db)
         assert frame.budgets.p_tx == pytest.approx(point.p_tx)
         assert frame.record.epsilon_v == pytest.approx(point.epsilon_v)

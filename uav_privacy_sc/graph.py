@@ -26,6 +26,8 @@ GROUND_SEGMENTS = ("ground", "eve")
 #: First segments of the topics that a flight recorder may keep: nothing from before protection.
 RECORDED_SEGMENTS = ("tx", "ground", "eve", "link", "budget")
 PROFILES = ("hardened", "paper")
+#: Parameters of protection that the budget server has, too, to pace by; what is set for one is set for both.
+PACING = ("enforce_ceiling", "epsilon_ceiling", "expected_frames", "delta")
 
 
 @dataclass(frozen=True)
@@ -235,12 +237,15 @@ def flight_parameters(config: FlightConfig, ground_domain_id: int | None) -> dic
     ``ground_domain_id`` is the DDS domain of the ground, None when the air gap is open.
     """
     seed = -1 if config.seed is None else config.seed
+    protection = config.parameters.get("protection", {})
+    pace = {name: protection[name] for name in PACING if name in protection}
+    policy = {"scenario": config.scenario, "scenarios_file": _text(config.scenarios_file)}
     networks = {"weights": _text(config.weights), "device": config.device}
     return {
         "camera": {},
         "perception": networks,
         "protection": {"seed": seed, "ledger": _text(config.ledger)},
-        "budget_server": {"scenario": config.scenario, "scenarios_file": _text(config.scenarios_file)},
+        "budget_server": {**policy, **pace},
         "link": {"link_seed": seed, "ground_domain_id": -1 if ground_domain_id is None else ground_domain_id},
         "ground": networks,
         "eavesdropper": networks,

@@ -34,3 +34,20 @@ def paced(policy: ScenarioPolicy, ceiling: float) -> ScenarioPolicy:
     if not ceiling > 0.0:
         raise ValueError(f"ceiling is {ceiling!r}; give a number above 0")
     return policy if ceiling >= policy.epsilon_total else replace(policy, epsilon_total=float(ceiling))
+
+
+def squeezed(policy: ScenarioPolicy, ceiling: float) -> ScenarioPolicy:
+    """Return the paced policy, its least budgets brought down in proportion where the ceiling leaves less than they.
+
+    Such a mission flies below what its policy calls useful; where that breaks Eq. 41 or 42 the solver says so.
+
+    Raises:
+        ValueError: ``ceiling`` is not above 0.
+    """
+    least = policy.epsilon_v_min + policy.epsilon_l_min
+    if 0.0 < ceiling < least:
+        share = (
+            (1.0 - 1e-9) * ceiling / least
+        )  # a little less, so that rounding does not lift their sum above the total
+        policy = replace(policy, epsilon_v_min=share * policy.epsilon_v_min, epsilon_l_min=share * policy.epsilon_l_min)
+    return paced(policy, ceiling)

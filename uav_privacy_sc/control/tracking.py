@@ -20,9 +20,9 @@ class TrackingConfig:
     """
 
     gain_memory: float = 0.0
-    budget_step: float = 0.1
+    budget_step: float = 0.2
     budget_dead_band: float = 0.01
-    power_step_db: float = 6.0
+    power_step_db: float = 10.0
     power_dead_band_db: float = 0.25
 
     def __post_init__(self) -> None:

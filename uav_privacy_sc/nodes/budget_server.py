@@ -13,12 +13,14 @@ from rclpy.parameter import Parameter
 from std_msgs.msg import Float32
 
 from uav_privacy_sc.control.bcd import OperatingPoint
-from uav_privacy_sc.control.policy import select_policy
+from uav_privacy_sc.control.pacing import frame_epsilon, squeezed
+from uav_privacy_sc.control.policy import ScenarioPolicy, select_policy
+from uav_privacy_sc.control.tracking import TrackingConfig
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.pipeline import BudgetStage
-from uav_privacy_sc.release import BUDGET_NAMES
+from uav_privacy_sc.release import BUDGET_NAMES, Budgets
 
 ABOUT = {
     "epsilon_v": "visual budget of the next frame, chosen by this node alone; 0 until the channel is known",
@@ -28,6 +30,7 @@ ABOUT = {
     "grid_size": "cells along each axis of the location grid",
     "location_scale": "units of planar Laplace to the side of the picture",
 }
+_STEPS = TrackingConfig()
 UNKNOWN = {"epsilon_v": 0.0, "epsilon_l": 0.0, "p_tx": 0.0}
 
 
@@ -39,10 +42,52 @@ class BudgetServerConfig:
     scenarios_file: str = parameter("", "YAML file with further policies; empty for the shipped ones")
     heartbeat_s: float = parameter(0.5, "how often the budget is confirmed", low=0.05, high=60.0)
     max_gain_age_s: float = parameter(2.0, "how old the gain may be for a confirmation", low=0.1, high=3600.0)
+    gain_memory: float = parameter(_STEPS.gain_memory, "weight of the past in the gain", low=0.0, high=0.999)
+    budget_step: float = parameter(
+        _STEPS.budget_step,
+        "most that budgets move from block to block, in epsilon_total; 1 for no bound",
+        low=1e-3,
+        high=1,
+    )
+    budget_dead_band: float = parameter(_STEPS.budget_dead_band, "what budgets do not move for", low=0.0, high=1.0)
+    power_step_db: float = parameter(
+        _STEPS.power_step_db, "most that power moves from block to block, in dB; 300 for no bound", low=0.01, high=300.0
+    )
+    power_dead_band_db: float = parameter(
+        _STEPS.power_dead_band_db, "what power does not move for", low=0.0, high=300.0
+    )
+    enforce_ceiling: bool = parameter(True, "as protection's: whether there is a mission ceiling")
+    epsilon_ceiling: float = parameter(1000000.0, "as protection's: mission epsilon to last", low=1e-3, high=1e12)
+    expected_frames: int = parameter(0, "as protection's: frames that it is to last for; 0: no pace", low=0, high=10**9)
+    delta: float = parameter(1e-5, "as protection's: failure probability of the ceiling", low=1e-12, high=1e-2)
+
+    def stage(self, scenario: str) -> BudgetStage:
+        """Build the stage for a scenario.
+
+        Raises:
+            ValueError: there is no such scenario, or steps and dead bands do not fit.
+        """
+        tracking = TrackingConfig(
+            self.gain_memory, self.budget_step, self.budget_dead_band, self.power_step_db, self.power_dead_band_db
+        )
+        return BudgetStage(self._paced(select_policy(scenario, self.scenarios_file or None)), tracking)
+
+    def _paced(self, policy: ScenarioPolicy) -> ScenarioPolicy:
+        """Bound epsilon_total by a frame's even share of the ceiling.
+
+        The share follows from the configuration alone. What is left of the ceiling does not come in: that goes by how
+        large the objects in the pictures were, and the budgets show in the strength of the noise.
+        """
+        if not (self.enforce_ceiling and self.expected_frames):
+            return policy
+        return squeezed(policy, frame_epsilon(self.epsilon_ceiling, self.delta, self.expected_frames))
 
 
 class BudgetServerNode(StageNode[BudgetServerConfig]):
-    """Wraps ``pipeline.BudgetStage``. A budget is confirmed for as long as the link tells its gain, then goes stale."""
+    """Wraps ``pipeline.BudgetStage``. A budget is confirmed for as long as the link tells its gain, then goes stale.
+
+    A new scenario is solved for at once, at the last gain.
+    """
 
     NAME = "budget_server"
     Config = BudgetServerConfig
@@ -51,12 +96,15 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         self._steering = threading.local()
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
-        self.stage = stage or BudgetStage(self._policy(self.config.scenario))
+        self.stage = stage or self.config.stage(self.config.scenario)
         self.point: OperatingPoint | None = None
         self.gain_db: float | None = None
+        self._budgets: Budgets | None = None
         self._heard = -math.inf
         self._declare_budgets()
         self.take("link/ground/gain_db", self._on_gain)
+        # Parameters cannot be set while parameters are being set, and Humble has no callback for the time after.
+        self._scenario_changed = self.create_guard_condition(self._on_scenario)
         self.create_timer(self.config.heartbeat_s, self._on_heartbeat, clock=self.steady_clock)
 
     def status(self) -> tuple[bool, str, dict[str, Any]]:
@@ -65,11 +113,12 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
             return False, "no gain from the link yet", {}
         values: dict[str, Any] = {name: getattr(self.point, name) for name in UNKNOWN}
         values |= {"utility": self.point.utility, "gain_db": self.gain_db, "solver": self.point.status}
-        fresh = time.monotonic() - self._heard <= self.config.max_gain_age_s
+        values["epsilon_total"] = self.stage.policy.epsilon_total
+        fresh = self._fresh()
         return fresh, "steering" if fresh else "the link has fallen silent", values
 
     def judge(self, given: list[Parameter]) -> SetParametersResult:
-        """Let nobody else change a budget; a new scenario must exist, and is then followed at the next heartbeat."""
+        """Let nobody else change a budget; a new scenario must exist, and is then followed at once."""
         mine = getattr(self._steering, "active", False)
         taken = [item.name for item in given if item.name in BUDGET_NAMES]
         if taken and not mine:
@@ -78,14 +127,11 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         for item in given:
             if item.name == "scenario":
                 try:
-                    self.stage = BudgetStage(self._policy(item.value))
+                    self.stage = self.config.stage(item.value)
                 except ValueError as error:
                     return SetParametersResult(successful=False, reason=str(error))
-                self.gain_db = None
+                self._scenario_changed.trigger()
         return SetParametersResult(successful=True)
-
-    def _policy(self, scenario: str) -> Any:
-        return select_policy(scenario, self.config.scenarios_file or None)
 
     def _declare_budgets(self) -> None:
         policy = self.stage.policy
@@ -100,27 +146,36 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
             self._steering.active = False
 
     def _on_gain(self, message: Float32) -> None:
+        gain_db = float(message.data)
+        if not math.isfinite(gain_db):
+            raise ValueError(f"gain_db is {gain_db!r}; the budget before stays until it is stale")
         self._heard = time.monotonic()
-        if message.data != self.gain_db:
-            self._solve(float(message.data))
+        if gain_db != self.gain_db:
+            self._solve(gain_db)
+
+    def _on_scenario(self) -> None:
+        """Solve again unless the link is silent: to set budgets is to confirm them."""
+        if self.gain_db is not None and self._fresh():
+            self._solve(self.gain_db)
 
     def _on_heartbeat(self) -> None:
-        if self.point is None or time.monotonic() - self._heard > self.config.max_gain_age_s:
-            return
-        self._steer(self.point)
+        if self._budgets is not None and self._fresh():
+            self._steer(self._budgets)
+
+    def _fresh(self) -> bool:
+        return time.monotonic() - self._heard <= self.config.max_gain_age_s
 
     def _solve(self, gain_db: float) -> None:
         with self.timed("budget") as taken:
             point = self.stage(gain_db)
         self.counts["frames"] += 1
-        self.point = point
+        self.point, self._budgets = point, self.stage.budgets(point, 0)
         self.gain_db = gain_db  # last: whoever sees the new gain sees its point, too
-        self._steer(point)
+        self._steer(self._budgets)
         self.give("budget/utility", Float32(data=float(point.utility)))
         self.tell("budget", 0, gain_db=gain_db, utility=float(point.utility), status=point.status, stage_ms=taken)
 
-    def _steer(self, point: OperatingPoint) -> None:
-        budgets = self.stage.budgets(point, 0)
+    def _steer(self, budgets: Budgets) -> None:
         chosen = [Parameter(name, value=getattr(budgets, name)) for name in BUDGET_NAMES]
         self._steering.active = True
         try:

@@ -48,7 +48,7 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
     finally:
         if node is not None:
             node.close()
-        rclpy.try_shutdown()
+        rclpy.get_default_context().try_shutdown()  # Humble has no rclpy.try_shutdown
         stop.ignore()
 
 
