@@ -29,6 +29,7 @@ setup(
         (f"share/{NAME}/launch", sorted(glob("launch/*.launch.py"))),
         (f"share/{NAME}/config", sorted(glob("config/*.yaml"))),
         (f"share/{NAME}/config/scenarios", sorted(glob("config/scenarios/*.yaml"))),
+        (f"share/{NAME}/config/trajectories", sorted(glob("config/trajectories/*.csv"))),
     ],
     install_requires=["setuptools"],
     zip_safe=False,

@@ -78,6 +78,10 @@ EveDistance = Annotated[
     float | None, typer.Option("--eve-distance", help="Metres to the eavesdropper.", rich_help_panel=_RADIO)
 ]
 
+TrajectoryFile = Annotated[
+    Path | None, typer.Option(help="CSV file of where the aircraft flies (docs/link.md).", rich_help_panel=_RADIO)
+]
+
 Device = Annotated[str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)]
 Weights = Annotated[Path | None, typer.Option(help="Folder with weights of your own.", rich_help_panel=_COMPUTER)]
 NoIsolate = Annotated[
@@ -93,6 +97,7 @@ _PARAMETERS = {
     "expected_frames": ("protection", "expected_frames"),
     "distance": ("link", "distance_m"),
     "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
+    "trajectory": ("link", "trajectory"),
 }
 
 
@@ -135,6 +140,7 @@ def demo(
     expected_frames: ExpectedFrames = None,
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
+    trajectory: TrajectoryFile = None,
     scenarios_file: ScenariosFile = None,
     json: Json = False,
 ) -> None:
@@ -171,6 +177,7 @@ def run(
     expected_frames: ExpectedFrames = None,
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
+    trajectory: TrajectoryFile = None,
     scenarios_file: ScenariosFile = None,
     json: Json = False,
 ) -> None:
@@ -180,15 +187,30 @@ def run(
 
 @app.command()
 def optimize(
-    gain: Annotated[float, typer.Option(help="Channel gain in dB: the SNR of one transmitted watt.")],
+    gain: Annotated[
+        float | None, typer.Option("--gain", "--gain-db", help="Channel gain in dB: the SNR of one transmitted watt.")
+    ] = None,
+    trajectory: Annotated[
+        Path | None, typer.Option(help="CSV file of a flight to follow instead: budgets and power over it.")
+    ] = None,
     scenario: Scenario = "surveillance",
     scenarios_file: ScenariosFile = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Picture of history and utility, or of the flight (.png, .svg or .pdf).")
+    ] = None,
+    fading: Annotated[str, typer.Option(help="Over the trajectory: rayleigh, rician or none.")] = "rayleigh",
+    rate: Annotated[float, typer.Option(help="Blocks a second over the trajectory.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Seed of the fading over the trajectory.")] = 0,
     json: Json = False,
 ) -> None:
-    """Choose privacy budgets and transmit power for one channel gain."""
-    from uav_privacy_sc.commands.optimize import carry_out
+    """Choose privacy budgets and transmit power for one channel gain, or follow a trajectory.
 
-    raise typer.Exit(carry_out(scenario, gain, scenarios_file, json))
+    Over a trajectory the result is held against fixed budgets and power of equal mission epsilon and energy.
+    """
+    from uav_privacy_sc.commands.optimize import Solving, carry_out
+
+    order = Solving(scenario, scenarios_file, gain, trajectory, plot, fading, rate, seed, json)
+    raise typer.Exit(carry_out(order))
 
 
 @app.command()
@@ -268,7 +290,8 @@ def _fly(source: str, given: dict[str, Any]) -> None:
     parameters: dict[str, dict[str, Any]] = {}
     for option, (node, name) in _PARAMETERS.items():
         if given[option] is not None:
-            parameters.setdefault(node, {})[name] = given[option]
+            value = given[option]
+            parameters.setdefault(node, {})[name] = str(value) if isinstance(value, Path) else value
     names = ("scenario", "scenarios_file", "profile", "seed", "device", "weights", "ledger")
     config = FlightConfig(
         parameters=parameters, isolate=not given["no_isolate"], **{name: given[name] for name in names}
