@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
+from uav_privacy_sc.control.adaptation import Comparison
+from uav_privacy_sc.evaluation.following import sent_frames
 from uav_privacy_sc.evaluation.measures import FlightMeasures, FrameMeasures
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.flight import STAGES, FlightLog, FrameLog
@@ -48,8 +50,11 @@ class Chart:
     svg: str
 
 
-def flight_charts(log: FlightLog, measures: FlightMeasures) -> list[Chart]:
-    """Return the charts of a flight in the order of a frame's way: air, budgets, cost, what came of it, time."""
+def flight_charts(log: FlightLog, measures: FlightMeasures, held: Comparison | Missing | None = None) -> list[Chart]:
+    """Return the charts of a flight in the order of a frame's way: air, budgets, cost, what came of it, time.
+
+    ``held`` is the flight against fixed budgets and power (``evaluation.following``), drawn beside it.
+    """
     flown = _Series(log, log.frames)
     measured = {frame.index: frame for frame in measures.frames}
     seen = _Series(log, [frame for frame in log.frames if frame.index in measured or frame.dropped is not None])
@@ -63,8 +68,18 @@ def flight_charts(log: FlightLog, measures: FlightMeasures) -> list[Chart]:
             "smaller is more private; the controller divides the total",
             _budgets(flown),
         ),
-        ("Transmit power", "W", "the least power among equally good choices", _power(flown)),
-        ("Utility", "", "the controller's objective at its operating point", _utility(flown)),
+        (
+            "Transmit power",
+            "W",
+            "the least power among equally good choices",
+            _power(flown) + _fixed(log, held, "p_tx"),
+        ),
+        (
+            "Utility",
+            "",
+            "the controller's objective at its operating point",
+            _utility(flown) + _fixed(log, held, "utility"),
+        ),
         ("Privacy spent so far", "epsilon", "of one object over the flight, and the worst single frame", _spent(flown)),
         (
             "Likeness of the eavesdropper's picture",
@@ -133,6 +148,14 @@ def _power(series: _Series) -> list[Curve]:
 
 def _utility(series: _Series) -> list[Curve]:
     return [series.curve("utility", lambda frame: frame.utility, VIOLET)]
+
+
+def _fixed(log: FlightLog, held: Comparison | Missing | None, name: str) -> list[Curve]:
+    """Return what fixed budgets and power of equal cost would have had, where that is known."""
+    if held is None or isinstance(held, Missing):
+        return []
+    times = np.array([(frame.stamp_ns - log.frames[0].stamp_ns) / 1e9 for frame in sent_frames(log)])
+    return [Curve("fixed, of equal cost", times, getattr(held.fixed, name), GREY, dashed=True)]
 
 
 def _spent(series: _Series) -> list[Curve]:

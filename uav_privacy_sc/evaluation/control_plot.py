@@ -120,7 +120,7 @@ def draw_flight(policy: ScenarioPolicy, flown: Comparison, along: FlightPath, de
         _style(one)
         if len(one.get_legend_handles_labels()[0]) > 1:
             one.legend(
-                loc="upper left", bbox_to_anchor=(0.22, 1.22), ncols=4, frameon=False, fontsize=9, labelcolor=INK
+                loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=4, frameon=False, fontsize=9, labelcolor=INK
             )
     axes[4].set_xlabel("time (s)", color=INK)
     cost = f"mission epsilon {mission_epsilon(adaptive, delta):,.0f} and energy"

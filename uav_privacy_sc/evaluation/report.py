@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from uav_privacy_sc.evaluation import headline, pictures
 from uav_privacy_sc.evaluation.charts import flight_charts
+from uav_privacy_sc.evaluation.following import following
 from uav_privacy_sc.evaluation.headline import Summary, number
 from uav_privacy_sc.evaluation.measures import FlightMeasures, FrameMeasures, frames_to_show
 from uav_privacy_sc.evaluation.metrics import Missing, Score
@@ -54,7 +55,7 @@ def render_report(log: FlightLog, measures: FlightMeasures, summary: Summary) ->
         shown=[_shown(frame, by_index.get(frame.index), measures, low, high) for frame in shown],
         legend=pictures.class_legend(_classes(shown)),
         scale={"gradient": pictures.heat_gradient(), "ticks": _ticks(low, high)} if low > 0 else None,
-        charts=flight_charts(log, measures),
+        charts=flight_charts(log, measures, following(log, summary["configuration"]["options"])),
         tables=flight_tables(summary),
         unprotected=_unprotected(summary),
         setting=setting_rows(summary),

@@ -14,6 +14,7 @@ import numpy as np
 
 from uav_privacy_sc import __version__
 from uav_privacy_sc.evaluation import metrics
+from uav_privacy_sc.evaluation.following import as_metrics, following
 from uav_privacy_sc.evaluation.measures import EVE_CASES, GROUND_CASES, FlightMeasures
 from uav_privacy_sc.evaluation.metrics import Missing, Score
 from uav_privacy_sc.flight import COUNTS, STAGES, FlightLog, FrameLog
@@ -57,6 +58,7 @@ def summarize(
         "wall_s": log.counts["wall_s"],
         "stage_ms": {stage: _percentiles(log.stage_ms.get(stage, [])) for stage in STAGES},
         "budgets": _budgets(log),
+        "following": as_metrics(following(log, options)),
         "link": _link(log),
         "privacy": _privacy(log),
         "frames_measured": len(measures.frames),
@@ -153,11 +155,10 @@ def _link(log: FlightLog) -> dict[str, Any]:
     }
 
 
-#: Options of protection as the record has them; a budget of 0 sends that part in clear.
-_OPTIONS = (
-    *("lattice_step", "location_mode", "label_epsilon", "size_epsilon", "count_epsilon"),
-    *("score_hidden", "order_shuffled", "paced"),
-)
+#: Options of protection as the record has them.
+_OPTIONS = ("lattice_step", "location_mode", "score_hidden", "order_shuffled", "paced")
+#: Budgets of a descriptor, the most that any frame paid, for an empty frame pays nothing; 0 sends that part in clear.
+_DESCRIPTORS = ("label_epsilon", "size_epsilon", "count_epsilon")
 
 
 def last_record(log: FlightLog) -> Any:
@@ -175,7 +176,9 @@ def _privacy(log: FlightLog) -> dict[str, Any]:
         for unit in PRIVACY_UNITS
     }
     names = ("mechanism", "calibration", "map_rule", "map_source", "location_branch", "seeded", "c_clip", *_OPTIONS)
-    return {"spent": spent, **{name: getattr(record, name) for name in names}}
+    records = [frame.record for frame in log.frames if frame.record is not None]
+    paid = {name: max(getattr(one, name) for one in records) for name in _DESCRIPTORS}
+    return {"spent": spent, **{name: getattr(record, name) for name in names}, **paid}
 
 
 def _spent(epsilon: float) -> Score:

@@ -20,7 +20,7 @@ class Table:
 
 
 def flight_tables(summary: Summary) -> list[Table]:
-    """Return the tables of a report: eavesdropper, ground, frames and link, privacy, and time."""
+    """Return the tables of a report: eavesdropper, ground, privacy, time, frames, link, and following."""
     return [
         _eavesdropper(summary),
         _ground(summary),
@@ -28,6 +28,7 @@ def flight_tables(summary: Summary) -> list[Table]:
         _stages(summary),
         _frames(summary),
         _air(summary),
+        _following(summary),
     ]
 
 
@@ -119,6 +120,23 @@ def _air(summary: Summary) -> Table:
     ]
     rows += [(f"controller: {name.replace('_', ' ')}", f"{count} frames") for name, count in budgets["status"].items()]
     return Table("Link and budgets (means over frames)", ("", ""), rows)
+
+
+def _following(summary: Summary) -> Table:
+    found = summary["following"]
+    labels = (
+        ("utility", "utility", 3),
+        ("share of frames whose constraints held", "constraints_held", 3),
+        ("ε_v, features", "epsilon_v", 3),
+        ("ε_l, locations", "epsilon_l", 3),
+        ("p_tx (W)", "p_tx", 3),
+    )
+    rows = [
+        (label, *(number(found[case][name], digits) for case in ("flown", "fixed"))) for label, name, digits in labels
+    ]
+    rows.append(("gained by following", number(found["utility_gain"], 3), ""))
+    title = "Budgets and power that follow, against fixed ones of equal mission ε and energy"
+    return Table(title, ("", "as flown", "fixed"), rows)
 
 
 def setting_rows(summary: Summary) -> list[tuple[str, str]]:
