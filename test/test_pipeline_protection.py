@@ -17,7 +17,9 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.object_release import ObjectConfig
 from uav_privacy_sc.privacy import visual
 from uav_privacy_sc.privacy.accountant import Odometer
+from uav_privacy_sc.privacy.calibration import gaussian_epsilon
 from uav_privacy_sc.privacy.descriptors import DescriptorConfig
+from uav_privacy_sc.privacy.pacing import Allowance
 from uav_privacy_sc.privacy.randomness import RandomStreams
 from uav_privacy_sc.privacy.visual import VisualConfig
 from uav_privacy_sc.protection import ProtectionConfig, ProtectStage
@@ -166,6 +168,51 @@ def test_a_pace_that_leaves_nothing_for_places_refuses() -> None:
     assert stage.odometer.releases == 0
 
 
+@pytest.mark.parametrize("reach", [0, 7])
+def test_a_frame_stays_within_its_allowance_whatever_the_encoder_reaches(reach: int) -> None:
+    frames = 20
+    config = VisualConfig(map_source="released", reach_cells=reach)
+    stage = make_stage(60.0, expected_frames=frames, visual=config)
+    for stamp in range(frames):
+        before = stage.odometer.mission_mu
+        record = stage(features(), some_objects(3, stamp), BUDGETS, stamp).record
+        spent = math.sqrt(stage.odometer.mission_mu**2 - before**2)
+        assert gaussian_epsilon(2.0 / spent, 1e-5, 2.0) <= record.allowance_epsilon * 1.001
+    assert record.frames_left == 1
+
+
+def test_the_strength_of_paced_noise_does_not_tell_whether_a_padded_frame_is_empty() -> None:
+    plenty, strengths = replace(BUDGETS, epsilon_v=50.0), []
+    for count in (0, 1):
+        stage = make_stage(300.0, expected_frames=8, visual=VisualConfig("uniform"), objects=ObjectConfig(EVERYTHING))
+        stage._objects = _SameSizes(stage._objects)  # type: ignore[assignment]  # sizes matter, too, and are public
+        strengths.append(stage(features(), some_objects(count), plenty, 1).record.epsilon_cell_max)
+    assert strengths[0] == strengths[1] < 50.0
+
+
+class _SameSizes:
+    """Releases everything as it would be, but in boxes of one size."""
+
+    def __init__(self, release: Any) -> None:
+        self.release = release
+
+    def __call__(self, *arguments: Any) -> Any:
+        released = self.release(*arguments)
+        released.objects["w"] = released.objects["h"] = 0.1
+        return released
+
+    def forget(self) -> None:
+        self.release.forget()
+
+
+def test_a_pace_that_leaves_nothing_for_features_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Allowance, "cell_epsilon", lambda *_: 0.0)
+    stage = make_stage(30.0, expected_frames=40)
+    with pytest.raises(ProtectionError, match="pace too slow"):
+        stage(features(), some_objects(3), BUDGETS, 1)
+    assert stage.odometer.releases == 0
+
+
 def test_pacing_needs_a_ceiling() -> None:
     with pytest.raises(ValueError, match="no ceiling to pace"):
         make_stage(expected_frames=10)
@@ -206,6 +253,19 @@ def test_features_of_a_wrong_shape_are_refused_and_the_next_frame_goes_out(wrong
         stage(wrong, some_objects(1), BUDGETS, 1)
     assert stage.odometer.releases == 0
     assert stage(features(), some_objects(1), BUDGETS, 2).record.objects == 1
+
+
+@pytest.mark.parametrize("mechanism", ["uniform", "region_aware"])
+@pytest.mark.parametrize(
+    ("field", "value"), [("label", 10), ("label", -1), ("label", 2**31 - 1), ("score", math.nan), ("score", math.inf)]
+)
+def test_an_object_that_is_none_is_refused_by_every_mechanism(mechanism: str, field: str, value: float) -> None:
+    stage, objects = make_stage(visual=VisualConfig(mechanism)), some_objects(2)
+    objects[field][1] = value
+    with pytest.raises(ProtectionError, match="class outside" if field == "label" else "score"):
+        stage(features(), objects, BUDGETS, 1)
+    assert stage.odometer.releases == 0
+    assert stage(features(), some_objects(2), BUDGETS, 2).record.objects == 2
 
 
 @pytest.mark.parametrize(

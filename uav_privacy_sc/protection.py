@@ -29,8 +29,8 @@ class ProtectionConfig:
     Attributes:
         visual, budget_map, objects: how features and objects are released.
         max_budget_age_s: how old a budget may be when it is used.
-        expected_frames: frames that the odometer's ceiling is to last for: no frame costs more than its even share of
-            what is left. 0 does not pace.
+        expected_frames: frames that the odometer's ceiling is to last for: by its released sizes, no frame costs more
+            than its even share of what is left. 0 does not pace.
     """
 
     visual: visual.VisualConfig = field(default_factory=visual.VisualConfig)
@@ -116,12 +116,13 @@ class ProtectStage:
         config = self.config
         _check_percept(features, objects, config.visual.channels)
         allowance = self._allowance()
-        released = self._objects(objects, budgets, self._location_budget(budgets, allowance))
+        epsilon_l = self._location_budget(budgets, allowance)
+        released = self._objects(objects, budgets, epsilon_l)
         boxes = released.objects if config.visual.map_source == "released" else objects
         grid_shape = features.shape[1:]
         epsilon = visual.allocate(boxes, grid_shape, budgets.epsilon_v, config.visual, config.budget_map)
         if allowance is not None:
-            epsilon = np.minimum(epsilon, self._cell_budget(allowance, released, epsilon))
+            epsilon = np.minimum(epsilon, self._cell_budget(allowance, released, epsilon, epsilon_l))
         private = visual.release(features, epsilon, config.visual, self.streams.visual)
         if not (np.isfinite(private).all() and np.isfinite(scene.corners(released.objects)).all()):
             raise ArithmeticError("a released value is NaN or infinite")
@@ -149,17 +150,27 @@ class ProtectStage:
             raise ProtectionError(f"pace too slow: class, size and count alone cost {options.fixed_epsilon:g}")
         return min(budgets.epsilon_l, left / options.location_factor)
 
-    def _cell_budget(self, allowance: Allowance, released: ReleasedObjects, epsilon: np.ndarray) -> float:
+    def _cell_budget(
+        self, allowance: Allowance, released: ReleasedObjects, epsilon: np.ndarray, epsilon_l: float
+    ) -> float:
         """Return what a cell may cost so that an object's cells stay within the rest of the allowance.
 
-        It goes by the released sizes, which are public, wherever on the grid such a box may lie; the ceiling goes by
-        the true boxes, whatever this says.
+        It goes by what is public, for the strength of the noise shows it: the released sizes, wherever on the grid
+        such a box may lie, and, where the number of objects is hidden, a place whether or not there is an object. The
+        ceiling goes by the true boxes, whatever this says.
         """
         if not np.isfinite(epsilon).all():
             return math.inf  # without a mechanism there is nothing to pace
-        cells = max(1, self.config.visual.undetected_cells, _most_cells(released.objects, epsilon.shape))
-        pure = float(released.location_epsilon.max(initial=0.0)) + self.config.objects.fixed_epsilon
-        return allowance.cell_epsilon(min(cells, epsilon.size), 1.0 - float(mu_from_pure(pure) / allowance.mu) ** 2)
+        visual, options = self.config.visual, self.config.objects
+        covered = _most_cells(released.objects, epsilon.shape, visual.reach_cells)
+        cells = min(max(1, visual.undetected_cells, covered), epsilon.size)
+        hidden = options.descriptors.count_epsilon is not None
+        place = epsilon_l if hidden else float(released.location_epsilon.max(initial=0.0))
+        pure_mu = float(mu_from_pure(place + options.fixed_epsilon))
+        budget = allowance.cell_epsilon(cells, 1.0 - (pure_mu / allowance.mu) ** 2)
+        if not budget > 0.0:
+            raise ProtectionError("pace too slow: what is left for this frame gives its features no budget")
+        return budget
 
     def _expenditure(
         self, objects: np.ndarray, released: ReleasedObjects, epsilon: np.ndarray, stamp_ns: int, budgets: Budgets
@@ -226,10 +237,11 @@ class ProtectStage:
         )
 
 
-def _most_cells(objects: np.ndarray, grid_shape: tuple[int, ...]) -> int:
-    """Return how many cells a box of these sizes covers at most, wherever it lies."""
+def _most_cells(objects: np.ndarray, grid_shape: tuple[int, ...], reach: int) -> int:
+    """Return how many cells objects of these sizes change at most, ``reach`` cells around, wherever they lie."""
     rows, columns = (
-        np.ceil(objects[side].clip(0.0, 1.0) * cells) + 1 for side, cells in zip("hw", grid_shape, strict=True)
+        np.minimum(np.ceil(objects[side].clip(0.0, 1.0) * cells) + 1 + 2 * reach, cells)
+        for side, cells in zip("hw", grid_shape, strict=True)
     )
     return int((rows * columns).max(initial=0.0))
 
@@ -243,3 +255,7 @@ def _check_percept(features: np.ndarray, objects: np.ndarray, channels: int) -> 
         raise ProtectionError("objects are not a row of object records")
     if not np.isfinite(scene.corners(objects)).all():
         raise ProtectionError("an object has a NaN or infinite box")
+    if not np.isfinite(objects["score"]).all():
+        raise ProtectionError("an object has a NaN or infinite score")
+    if not ((objects["label"] >= 0) & (objects["label"] < len(scene.OBJECT_CLASSES))).all():
+        raise ProtectionError(f"an object has a class outside 0..{len(scene.OBJECT_CLASSES) - 1}")
