@@ -153,6 +153,15 @@ def test_an_unbounded_epsilon_is_null_and_said_so() -> None:
     assert "unbounded" in summary["reasons"]["privacy.spent.cell.epsilon"]
 
 
+def test_options_are_those_of_the_flight_even_where_its_last_frame_was_empty() -> None:
+    log = fake_log(3)
+    flown = [frame for frame in log.frames if frame.record]
+    for frame, paid in zip(flown, (1.5, 0.0), strict=False):
+        frame.record = replace(frame.record, label_epsilon=paid, size_epsilon=2 * paid, count_epsilon=0.5)
+    privacy = _summary(log)["privacy"]
+    assert (privacy["label_epsilon"], privacy["size_epsilon"], privacy["count_epsilon"]) == (1.5, 3.0, 0.5)
+
+
 def test_pixels_in_ignored_regions_do_not_count() -> None:
     frame = fake_log(1, lost=()).frames[0]
     frame.truth_ignored = np.array([[0.0, 0.0, 0.5, 1.0]])
