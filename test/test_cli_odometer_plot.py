@@ -84,3 +84,12 @@ def test_an_empty_ledger_has_nothing_to_plot(tmp_path: Path, capsys) -> None:
     Odometer(path, 1e-5).close()
     assert main(["odometer", str(path), "--plot", str(tmp_path / "flight.png")]) == 2
     assert "no release" in capsys.readouterr().err
+
+
+def test_an_empty_file_is_no_ledger_and_stays_as_it_is(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "notes.txt"
+    path.touch()
+    assert main(["odometer", str(path)]) == 2
+    printed = capsys.readouterr().err
+    assert "empty" in printed and printed.count("\n") == 1
+    assert path.read_bytes() == b"" and list(tmp_path.iterdir()) == [path]

@@ -36,6 +36,8 @@ def carry_out(
     """
     if not ledger.is_file():
         raise BadInput(f"no such ledger: {ledger}")
+    if not ledger.stat().st_size:
+        raise BadInput(f"ledger {ledger}: the file is empty, which no ledger is")
     _check_pace(ceiling, expected_frames)
     try:
         odometer = Odometer(ledger, delta, ceiling)
