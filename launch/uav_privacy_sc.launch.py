@@ -1,7 +1,7 @@
 """All seven nodes of the graph, the ground in a DDS domain of its own.
 
-    ros2 launch uav_privacy_sc uav_privacy_sc.launch.py source:=/path/to/images scenario:=precision
-    ros2 launch uav_privacy_sc uav_privacy_sc.launch.py --show-args
+ros2 launch uav_privacy_sc uav_privacy_sc.launch.py source:=/path/to/images scenario:=precision
+ros2 launch uav_privacy_sc uav_privacy_sc.launch.py --show-args
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def generate_launch_description() -> LaunchDescription:
             _argument("device", "auto", "torch device: auto, cpu or cuda:N"),
             _argument("weights", "", "folder of the networks' weights; empty for the shipped ones"),
             _argument("ledger", "", "file of the odometer; empty for one a node in ~/.ros/uav_privacy_sc/"),
+            _argument("trajectory", "", "CSV file of where the aircraft flies (docs/link.md); empty for none"),
             _argument("seed", "", "seed of all noise, for experiments only; empty for cryptographic randomness"),
             _argument("log_level", "info", "of every node", ["debug", "info", "warn", "error", "fatal"]),
             *(_argument(f"with_{name}", "true", f"{name} {spec.about}", SWITCH) for name, spec in graph.NODES.items()),
@@ -73,6 +74,7 @@ def _nodes(context: LaunchContext) -> list[Node]:
     parameters = graph.flight_parameters(config, int(domains[graph.GROUND]) if config.isolate else None)
     camera = {"source": value("source"), "rate_hz": float(value("rate_hz")), "loop": value("loop") == "true"}
     parameters["camera"] |= camera
+    parameters["link"]["trajectory"] = str(path("trajectory") or "")
     files = [str(graph.config_file(value("profile"))), *([str(path("params_file"))] if path("params_file") else [])]
     return [
         Node(

@@ -203,3 +203,20 @@ def test_a_flight_along_a_trajectory_meets_its_distances(tmp_path: Any) -> None:
     path.write_text("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n1,200,0,50,0\n")
     log = fly(FakeStages(), FakeSource(6), parameters={"link": {"trajectory": str(path)}})
     assert [frame.distance_m for frame in log.frames] == pytest.approx([np.hypot(20 * i, 50) for i in range(6)])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [("0,0,0,50\n99,9,0,50\n", "gap of 99 s"), ("0,0,0,50\n-1,9,0,50\n", "does not grow"), ("", "no rows")],
+)
+def test_a_flight_along_a_way_that_is_none_does_not_take_off(tmp_path: Any, rows: str, message: str) -> None:
+    path = tmp_path / "way.csv"
+    path.write_text("time_s,x_m,y_m,z_m\n" + rows)
+    with pytest.raises(ValueError, match=message) as refusal:
+        fly(FakeStages(), FakeSource(2), parameters={"link": {"trajectory": str(path)}})
+    assert str(refusal.value).startswith(str(path)) and "\n" not in str(refusal.value)
+
+
+def test_codes_as_a_packet_need_the_lattice_and_the_log_says_so() -> None:
+    log = fly(FakeStages(), FakeSource(3), profile="paper", parameters={"link": {"coding": "packet"}})
+    assert log.counts["decoded"] == 0 and all("set protection's lattice_step" in reason for reason in log.dropped)

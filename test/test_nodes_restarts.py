@@ -74,3 +74,14 @@ def test_a_flight_resumes_after_a_node_was_killed(
     for message in received:  # a frame of one grey has no spread; released ones have noise in every cell
         assert lost_tensor_shape(message) is None
         assert (tensor_from_message(message).std(axis=0) > 0.1).all()
+
+
+def test_a_trajectory_that_is_none_is_one_line_and_exit_2(processes: Processes, tmp_path: Path) -> None:
+    (tmp_path / "way.csv").write_text("time_s,x_m,y_m,z_m\n0,0,0,50\n-1,9,0,50\n")
+    processes.start("link", f"trajectory:={tmp_path / 'way.csv'}")
+    process = processes.running.pop("link")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert (
+        errors.startswith(f"link: {tmp_path / 'way.csv'}: trajectory time_s does not grow") and errors.count("\n") == 1
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from uav_privacy_sc.bench.registry import benchmark
 from uav_privacy_sc.control.algorithm3 import plain_grid_search
 from uav_privacy_sc.control.bcd import optimize_at_db
 from uav_privacy_sc.control.policy import load_policies
-from uav_privacy_sc.link.channel import LinkConfig, draw_fading, transmit_features, transmit_objects
+from uav_privacy_sc.link.channel import LinkConfig, transmit_features, transmit_objects
+from uav_privacy_sc.link.process import LinkProcess
+from uav_privacy_sc.pipeline import LinkStage
 
 SHAPE, DESCRIPTORS = (16, 40, 40), 200
 GAIN_DB = 12.0
@@ -23,17 +26,22 @@ SAME = 1e-3
 
 @benchmark("link", "link")
 def link(meter: Meter) -> Iterator[Row]:
-    """One block with 16x40x40 features and 200 descriptors, against its bare Gaussian draw."""
+    """A block with 16x40x40 features and 200 descriptors, to one party and as flown to both, against the bare draws."""
     rng, config = np.random.default_rng(0), LinkConfig()
     features, objects = rng.standard_normal(SHAPE, np.float32), some_objects(DESCRIPTORS, rng)
+    process, stage, times = LinkProcess(config, rng), LinkStage(config, rng, rng), count()
 
     def send() -> None:
-        state = draw_fading(config, rng)
+        state = process.state(0.1 * next(times))
         transmit_features(features, 1.0, state, rng)
         transmit_objects(objects, 1.0, state, rng, config)
 
-    timing = meter.compare(send, lambda: rng.standard_normal(SHAPE, np.float32))
-    yield Row.slowdown("link / draw", timing, at_most=1.5)
+    def draw() -> np.ndarray:
+        return rng.standard_normal(SHAPE, np.float32)
+
+    yield Row.slowdown("link / draw", meter.compare(send, draw), at_most=1.5)
+    both = meter.compare(lambda: stage(features, objects, 1.0, 100_000_000 * next(times)), lambda: (draw(), draw()))
+    yield Row.slowdown("both links / 2 draws", both, at_most=1.5)
 
 
 @benchmark("control", "control")
