@@ -120,8 +120,8 @@ def test_an_a_min_out_of_reach_is_infeasible_with_its_violation(tmp_path, capsys
     assert point["status"] == "infeasible" and point["violation"] > 10
 
 
-def test_a_trajectory_reaches_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trajectory_and_coding_reach_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
     orders: list[fly.FlightOrder] = []
     monkeypatch.setattr(fly, "carry_out", lambda order: orders.append(order) or 0)
-    assert main(["demo", "--trajectory", "way.csv"]) == 0
-    assert orders[0].config.parameters == {"link": {"trajectory": "way.csv"}}
+    assert main(["demo", "--trajectory", "way.csv", "--coding", "packet"]) == 0
+    assert orders[0].config.parameters == {"link": {"trajectory": "way.csv", "coding": "packet"}}

@@ -81,6 +81,10 @@ EveDistance = Annotated[
 TrajectoryFile = Annotated[
     Path | None, typer.Option(help="CSV file of where the aircraft flies (docs/link.md).", rich_help_panel=_RADIO)
 ]
+Coding = Annotated[
+    str | None,
+    typer.Option(help="Features on the air: analog, or packet for lattice codes.", rich_help_panel=_RADIO),
+]
 
 Device = Annotated[str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)]
 Weights = Annotated[Path | None, typer.Option(help="Folder with weights of your own.", rich_help_panel=_COMPUTER)]
@@ -98,6 +102,7 @@ _PARAMETERS = {
     "distance": ("link", "distance_m"),
     "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
     "trajectory": ("link", "trajectory"),
+    "coding": ("link", "coding"),
 }
 
 
@@ -141,6 +146,7 @@ def demo(
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
     trajectory: TrajectoryFile = None,
+    coding: Coding = None,
     scenarios_file: ScenariosFile = None,
     json: Json = False,
 ) -> None:
@@ -178,6 +184,7 @@ def run(
     distance: Distance = None,
     eavesdropper_distance: EveDistance = None,
     trajectory: TrajectoryFile = None,
+    coding: Coding = None,
     scenarios_file: ScenariosFile = None,
     json: Json = False,
 ) -> None:
