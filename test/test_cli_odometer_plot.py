@@ -51,8 +51,10 @@ def test_the_curves_are_those_of_the_odometer_and_of_pacing(ledger: Path) -> Non
     for (row, _), allowed in zip(whole.history(), history.allowances(CEILING, FRAMES), strict=True):
         assert allowed == pytest.approx(frame_allowance(partial, FRAMES).epsilon)
         partial.spend(row)
-    plan = history.planned(CEILING, FRAMES)
-    assert plan[-1] == pytest.approx(CEILING) and (np.diff(plan) > 0).all()
+    for frames in (FRAMES, 10**9):
+        shown, plan = history.planned(CEILING, frames)
+        assert shown[0] == 1 and shown[-1] == frames and len(shown) == len(plan) == min(frames, 2000)
+        assert plan[-1] == pytest.approx(CEILING) and (np.diff(plan) > 0).all() and (np.diff(shown) > 0).all()
 
 
 def test_an_unprotected_flight_can_be_plotted(tmp_path: Path) -> None:

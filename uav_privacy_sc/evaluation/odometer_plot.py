@@ -21,6 +21,8 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _SIZE_INCHES, _DPI = (8.0, 6.0), 150
 #: More marks than this are drawn as a line.
 _FEW = 200
+#: Points of a curve that is as long as a flight may be.
+_SHOWN = 2000
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,14 @@ class SpendingHistory:
     def __len__(self) -> int:
         return len(self.mission)
 
-    def planned(self, ceiling: float, frames: int) -> np.ndarray:
-        """Return ``(frames,)`` mission epsilons of a flight that spends the ceiling evenly (``privacy.pacing``)."""
+    def planned(self, ceiling: float, frames: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mission epsilons of a flight that spends the ceiling evenly (``privacy.pacing``).
+
+        Frame numbers, from 1 to ``frames`` and as many as a curve can show, and the epsilon after each.
+        """
+        shown = np.unique(np.linspace(1, frames, min(frames, _SHOWN)).round().astype(np.int64))
         total = float(mu_from_epsilon(ceiling, self.delta))
-        return np.asarray(epsilon_from_mu(total * np.sqrt(np.arange(1, frames + 1) / frames), self.delta))
+        return shown, np.asarray(epsilon_from_mu(total * np.sqrt(shown / frames), self.delta))
 
     def allowances(self, ceiling: float, frames: int) -> np.ndarray:
         """Return ``(n,)`` what each release was allowed to cost by pacing, given what those before it had spent."""
@@ -96,8 +102,7 @@ def draw_spending(
         above.axhline(ceiling, color=GREY, linestyle=(0, (4, 3)), label=f"ceiling {ceiling:g}")
     if paced:
         assert ceiling is not None and expected_frames is not None
-        plan = history.planned(ceiling, expected_frames)
-        above.plot(np.arange(1, expected_frames + 1), plan, color=GREEN, linestyle=":", label="even pace")
+        above.plot(*history.planned(ceiling, expected_frames), color=GREEN, linestyle=":", label="even pace")
         below.plot(releases, history.allowances(ceiling, expected_frames), color=GREEN, linestyle=":", label="allowed")
     for axes in (above, below):
         _style(axes)
