@@ -88,6 +88,13 @@ def test_nothing_is_released_under_a_stale_budget_or_one_from_the_future(age_s: 
     assert stage(features(), some_objects(1), budgets, 0, budgets.stamp_ns + 1_900_000_000).record.objects == 1
 
 
+def test_a_budget_that_nobody_confirmed_is_stale_on_a_machine_that_has_just_started() -> None:
+    stage = protect_stage()
+    with pytest.raises(ProtectionError, match="stale budget.*not confirmed"):
+        stage(features(), some_objects(1), replace(BUDGETS, stamp_ns=0), 0, 500_000_000)
+    assert stage.odometer.spent().releases == 0
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_nothing_is_released_from_features_that_are_not_finite(value: float) -> None:
     stage, tensor = protect_stage(), features()

@@ -106,6 +106,8 @@ class ProtectStage:
             raise ProtectionError("no budget: none received yet")
         budgets.check()
         if now_ns is not None:
+            if budgets.stamp_ns <= 0:  # a machine that has just started would take it for a fresh one
+                raise ProtectionError("stale budget: the budget server has not confirmed it yet")
             age_s = (now_ns - budgets.stamp_ns) / 1e9
             if not 0.0 <= age_s <= self.config.max_budget_age_s:
                 limit_s = self.config.max_budget_age_s
@@ -258,4 +260,4 @@ def _check_percept(features: np.ndarray, objects: np.ndarray, channels: int) -> 
     if not np.isfinite(objects["score"]).all():
         raise ProtectionError("an object has a NaN or infinite score")
     if not ((objects["label"] >= 0) & (objects["label"] < len(scene.OBJECT_CLASSES))).all():
-        raise ProtectionError(f"an object has a class outside 0..{len(scene.OBJECT_CLASSES) - 1}")
+        raise ProtectionError(f"an object has a label outside 0..{len(scene.OBJECT_CLASSES) - 1}")
