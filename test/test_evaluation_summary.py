@@ -11,9 +11,11 @@ import pytest
 from fake_flight import fake_attacker, fake_decoder, fake_log
 
 from uav_privacy_sc import scene
+from uav_privacy_sc.evaluation.headline import terminal_lines
 from uav_privacy_sc.evaluation.measures import FlightMeasures, FlightMeter, frames_to_show, location_error, truth_labels
 from uav_privacy_sc.evaluation.metrics import UNLABELLED
 from uav_privacy_sc.evaluation.summary import SourceFacts, summarize, write_metrics
+from uav_privacy_sc.evaluation.tables import _privacy
 from uav_privacy_sc.flight import FlightConfig, FlightLog, FrameLog
 
 
@@ -151,6 +153,19 @@ def test_an_unbounded_epsilon_is_null_and_said_so() -> None:
     summary = _summary(log)
     assert summary["privacy"]["spent"]["cell"]["epsilon"] is None
     assert "unbounded" in summary["reasons"]["privacy.spent.cell.epsilon"]
+
+
+def test_where_places_follow_tracks_a_track_is_a_unit_of_its_own() -> None:
+    log = fake_log(3)
+    assert list(_summary(log)["privacy"]["spent"]) == ["cell", "object", "frame", "mission"]
+    for frame in log.frames:
+        if frame.record:
+            frame.record = replace(frame.record, location_mode="predictive", spent_track_epsilon=2.5)
+    summary = _summary(log)
+    assert list(summary["privacy"]["spent"]) == ["cell", "object", "frame", "track", "mission"]
+    assert summary["privacy"]["spent"]["track"] == {"epsilon": 2.5, "delta": 1e-5}
+    assert ("track: one tracked object in all frames", "2.50", "1e-5") in _privacy(summary).rows
+    assert "track 2.50" in dict(terminal_lines(summary))["spent"]
 
 
 def test_options_are_those_of_the_flight_even_where_its_last_frame_was_empty() -> None:

@@ -21,7 +21,8 @@ from uav_privacy_sc.flight import COUNTS, STAGES, FlightLog, FrameLog
 
 SCHEMA = 1
 PICTURE_SCORES = ("ssim", "psnr_db", "ssim_sensitive", "psnr_sensitive_db")
-#: Where epsilon is spent, from the weakest unit to the strongest (``ReleaseRecord.spent_*``).
+#: Where epsilon is spent, from the weakest unit to the strongest (``ReleaseRecord.spent_*``); where places follow
+#: tracks, there is ``track`` before the mission, too.
 PRIVACY_UNITS = ("cell", "object", "frame", "mission")
 
 
@@ -173,7 +174,7 @@ def _privacy(log: FlightLog) -> dict[str, Any]:
         return {"spent": {unit: {"epsilon": nothing, "delta": nothing} for unit in PRIVACY_UNITS}, "seeded": None}
     spent = {
         unit: {"epsilon": _spent(getattr(record, f"spent_{unit}_epsilon")), "delta": record.spent_mission_delta}
-        for unit in PRIVACY_UNITS
+        for unit in (PRIVACY_UNITS if record.spent_track_epsilon == 0.0 else (*PRIVACY_UNITS[:-1], "track", "mission"))
     }
     names = ("mechanism", "calibration", "map_rule", "map_source", "location_branch", "seeded", "c_clip", *_OPTIONS)
     records = [frame.record for frame in log.frames if frame.record is not None]

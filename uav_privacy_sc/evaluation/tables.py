@@ -72,6 +72,7 @@ def _privacy(summary: Summary) -> Table:
         "cell": "one cell of one frame",
         "object": "one object in one frame",
         "frame": "all of one frame",
+        "track": "one tracked object in all frames",
         "mission": "one object in all frames",
     }
     rows = [
