@@ -34,6 +34,7 @@ def test_the_demo_flies_and_keeps_everything_from_before_protection_out_of_its_b
     for case in ("with_protection", "without_protection", "blind"):
         assert summary["eavesdropper"][case]["ssim"] is not None
     assert summary["ground"]["category_accuracy"] is not None
+    assert summary["configuration"]["parameters"]["link"]["trajectory"].endswith("trajectories/demo.csv")
     assert all(summary["stage_ms"][stage]["p50"] is not None for stage in summary["stage_ms"])
     assert "<article" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     with AnyReader([tmp_path / "out" / "bag"]) as bag:

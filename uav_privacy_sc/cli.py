@@ -150,8 +150,16 @@ def demo(
     scenarios_file: ScenariosFile = None,
     json: Json = False,
 ) -> None:
-    """Fly the shipped synthetic flight through the whole graph and report what everyone saw."""
-    _fly("synthetic", locals())
+    """Fly the shipped synthetic flight through the whole graph and report what everyone saw.
+
+    The aircraft flies away from the ground station and behind something, unless --trajectory or a distance is given.
+    """
+    given = locals()
+    if trajectory is None and distance is None and eavesdropper_distance is None:
+        from uav_privacy_sc.graph import shipped_config
+
+        given["trajectory"] = shipped_config("trajectories/demo.csv")
+    _fly("synthetic", given)
 
 
 @app.command()

@@ -193,8 +193,6 @@ NODES = {
 def config_file(name: str | Path) -> Path:
     """Return a profile's parameter file: ``hardened`` or ``paper`` as shipped, else the path itself.
 
-    Found in the source tree and where colcon or pip have put ``share/uav_privacy_sc``.
-
     Raises:
         ValueError: there is no such file.
     """
@@ -202,11 +200,22 @@ def config_file(name: str | Path) -> Path:
         if not Path(name).is_file():
             raise ValueError(f"profile {str(name)!r} is neither {' nor '.join(PROFILES)} nor a parameter file")
         return Path(name)
+    return shipped_config(f"{name}.yaml")
+
+
+def shipped_config(name: str) -> Path:
+    """Return a file of ``config/``, by its path below it.
+
+    Found in the source tree and where colcon or pip have put ``share/uav_privacy_sc``.
+
+    Raises:
+        ValueError: it is not installed.
+    """
     for parent in Path(__file__).resolve().parents:
         for folder in (parent / "share" / PACKAGE / "config", parent / "config"):
-            if (folder / f"{name}.yaml").is_file():
-                return folder / f"{name}.yaml"
-    raise ValueError(f"profile {str(name)!r}: {name}.yaml is not installed; reinstall {PACKAGE}")
+            if (folder / name).is_file():
+                return folder / name
+    raise ValueError(f"config/{name} is not installed; reinstall {PACKAGE}")
 
 
 def profile_parameters(profile: str | Path, node: str) -> dict[str, Any]:
