@@ -78,6 +78,23 @@ def test_in_clear_is_said_by_zeros() -> None:
     assert not record.score_hidden
 
 
+@pytest.mark.parametrize("mechanism", ["uniform", "region_aware"])
+@pytest.mark.parametrize(
+    "box", [{"w": 0.0}, {"h": -0.2}, {"w": 0.0, "h": 0.0, "x": 1.0, "y": 1.0}, {"x": 5.0}, {"y": -3.0}, {"x": 1e30}]
+)
+def test_a_box_that_covers_nothing_is_charged_for_the_cells_around_it(box: dict[str, float], mechanism: str) -> None:
+    stage, objects = make_stage(visual=VisualConfig(mechanism, reach_cells=2)), some_objects(1)
+    for name, value in box.items():
+        objects[name] = value
+    stage(features(), objects, BUDGETS, 1)
+    ((paid, _),) = stage.odometer.history()
+    assert paid.object_mu >= 2.9 * paid.cell_mu  # a corner of the grid has 3 x 3 cells within reach
+    covered = make_stage(visual=VisualConfig(mechanism, reach_cells=2))
+    covered(features(), some_objects(1), BUDGETS, 1)
+    ((whole, _),) = covered.odometer.history()
+    assert whole.object_mu >= paid.object_mu
+
+
 # Places
 
 

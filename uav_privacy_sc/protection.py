@@ -21,6 +21,9 @@ from uav_privacy_sc.release import Budgets, ProtectionError, Release, ReleaseRec
 #: Faults of a frame, of its surroundings, or of disk and memory, after which the next frame may be tried.
 _PASSING = (ValueError, LedgerError, OSError, MemoryError)
 
+#: Side of the smallest box that the ledger counts, in parts of the picture: less than any cell.
+_LEAST_SIDE = 1e-6
+
 
 @dataclass(frozen=True)
 class ProtectionConfig:
@@ -177,7 +180,7 @@ class ProtectStage:
     def _expenditure(
         self, objects: np.ndarray, released: ReleasedObjects, epsilon: np.ndarray, stamp_ns: int, budgets: Budgets
     ) -> Expenditure:
-        cost, options = visual.cost(epsilon, objects, self.config.visual), self.config.objects.descriptors
+        cost, options = visual.cost(epsilon, _charged(objects), self.config.visual), self.config.objects.descriptors
         described = (options.label_epsilon or 0.0, options.size_epsilon or 0.0) if len(objects) else (0.0, 0.0)
         tracks = {}
         if released.identities is not None:
@@ -246,6 +249,19 @@ def _most_cells(objects: np.ndarray, grid_shape: tuple[int, ...], reach: int) ->
         for side, cells in zip("hw", grid_shape, strict=True)
     )
     return int((rows * columns).max(initial=0.0))
+
+
+def _charged(objects: np.ndarray) -> np.ndarray:
+    """Return the objects as the ledger counts them: a box without area, or beside the picture, has a cell all the same.
+
+    Whatever a detector says of its size, an object that it saw is somewhere, and changes what is around it.
+    """
+    charged = objects.copy()
+    for name in "xy":
+        charged[name] = objects[name].clip(0.0, 1.0)
+    for name in "wh":
+        charged[name] = np.maximum(objects[name], _LEAST_SIDE)
+    return charged
 
 
 def _check_percept(features: np.ndarray, objects: np.ndarray, channels: int) -> None:
