@@ -19,7 +19,7 @@ def test_location_mode_and_pace_reach_protection(verb: list[str], monkeypatch: p
     words = ["--location-mode", "predictive", "--epsilon-ceiling", "40", "--expected-frames", "300"]
     assert main([*verb, *words]) == 0
     wanted = {"location_mode": "predictive", "epsilon_ceiling": 40.0, "expected_frames": 300}
-    assert orders[0].config.parameters == {"protection": wanted}
+    assert orders[0].config.parameters["protection"] == wanted
 
 
 def test_the_summary_says_which_options_protected_the_flight() -> None:
