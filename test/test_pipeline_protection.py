@@ -67,6 +67,13 @@ def test_class_size_score_number_and_order_do_not_go_out_as_they_are() -> None:
     assert (np.bincount(labels, minlength=10) > 0).all()
 
 
+def test_a_size_that_no_box_can_have_does_not_go_out_as_it_is() -> None:
+    objects = parked(3)
+    objects["w"], objects["h"] = [1e33, -0.5, 0.25], [0.5, 7.0, 1.0]
+    released = make_stage()(features(), objects, BUDGETS, 1).objects
+    assert released["w"].tolist() == [1.0, 0.0, 0.25] and released["h"].tolist() == [0.5, 1.0, 1.0]
+
+
 def test_an_empty_frame_costs_the_count_alone_beside_its_features() -> None:
     record = make_stage(objects=ObjectConfig(EVERYTHING))(features(), scene.no_objects(), BUDGETS, 1).record
     assert (record.location_epsilon, record.label_epsilon, record.count_epsilon) == (0.0, 0.0, 0.5)

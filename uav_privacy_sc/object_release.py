@@ -101,6 +101,7 @@ class ObjectRelease:
         else:
             centers, cells = _independent(scene.centers(padded), budgets, epsilon_l, streams.location)
         released["x"], released["y"] = np.asarray(centers, np.float32).reshape(-1, 2).T
+        released["w"], released["h"] = released["w"].clip(0, 1), released["h"].clip(0, 1)
         released["cell"] = cells
         return ReleasedObjects(descriptors.release_descriptors(released, options, streams), cost, identities)
 

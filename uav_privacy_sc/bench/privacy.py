@@ -11,7 +11,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.bench.algorithm2 import grid_loop, planar_laplace_loop
 from uav_privacy_sc.bench.measure import Meter, Row
 from uav_privacy_sc.bench.registry import benchmark
-from uav_privacy_sc.privacy import lattice, location, matrix, visual
+from uav_privacy_sc.privacy import lattice, location, matrix, normal, visual
 from uav_privacy_sc.privacy.randomness import RandomStreams
 
 CHANNELS, GRID = 64, (40, 40)
@@ -62,7 +62,11 @@ def _release(
     def draw() -> np.ndarray:
         return streams.visual.standard_normal(features.shape, np.float32)
 
+    def own_draw() -> np.ndarray:
+        return normal.standard_normal(features.shape, streams.visual)
+
     yield Row.slowdown(f"{what} / draw", meter.compare(release, draw), at_most=at_most, published=published)
+    yield Row.slowdown("  / the draw it makes", meter.compare(release, own_draw))
     peak = meter.peak_bytes(release)
     yield Row.memory(f"{what}, memory", peak, features.nbytes, at_most=tensors, published=published_memory)
 
