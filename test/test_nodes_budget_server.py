@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import FakeSource, FakeStages
 from rcl_interfaces.msg import ParameterEvent
-from rcl_interfaces.srv import SetParameters
+from rcl_interfaces.srv import SetParameters, SetParametersAtomically
 from rclpy.parameter import Parameter
 from rclpy.qos import qos_profile_parameter_events
 from std_msgs.msg import Float32
@@ -86,6 +86,33 @@ def test_a_new_scenario_does_not_confirm_budgets_while_the_link_is_silent(bench:
     bench.until(lambda: False, timeout_s=0.3)
     assert node.get_parameter("location_branch").value == "grid"
     assert not node.status()[0] and "fallen silent" in node.status()[1]
+
+
+def test_a_scenario_set_in_silence_is_followed_when_the_same_gain_is_told_again(bench: Bench) -> None:
+    node, gain = steered(bench, heartbeat_s=0.1, max_gain_age_s=0.3)
+    follower = BudgetFollower(bench.node)
+    assert bench.until(lambda: follower.budgets is not None)
+    bench.until(lambda: False, timeout_s=0.6)
+    assert set_scenario(bench, "precision").successful
+    gain.publish(Float32(data=12.0))
+    policy = select_policy("precision")
+    assert bench.until(lambda: (held := follower.budgets) is not None and held.location_branch == "planar_laplace")
+    assert follower.budgets is not None
+    assert follower.budgets.epsilon_v + follower.budgets.epsilon_l <= policy.epsilon_total + 1e-9
+
+
+def test_a_set_of_parameters_that_is_refused_as_a_whole_changes_no_scenario(bench: Bench) -> None:
+    node, gain = steered(bench)
+    client = bench.node.create_client(SetParametersAtomically, "budget_server/set_parameters_atomically")
+    assert bench.until(client.service_is_ready)
+    both = [Parameter("scenario", value=name).to_parameter_msg() for name in ("precision", "nowhere")]
+    future = client.call_async(SetParametersAtomically.Request(parameters=both))
+    assert bench.until(future.done)
+    assert not future.result().result.successful
+    gain.publish(Float32(data=13.0))
+    assert bench.until(lambda: node.gain_db == 13.0)
+    assert node.get_parameter("scenario").value == "surveillance"
+    assert node.stage.policy.name == "surveillance"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e6])

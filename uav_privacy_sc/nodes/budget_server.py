@@ -101,6 +101,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         self.gain_db: float | None = None
         self._budgets: Budgets | None = None
         self._heard = -math.inf
+        self._owed = False
         self._declare_budgets()
         self.take("link/ground/gain_db", self._on_gain)
         # Parameters cannot be set while parameters are being set, and Humble has no callback for the time after.
@@ -124,13 +125,15 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         if taken and not mine:
             reason = f"{taken[0]} is chosen by {self.NAME} alone; set scenario instead"
             return SetParametersResult(successful=False, reason=reason)
-        for item in given:
-            if item.name == "scenario":
-                try:
-                    self.stage = self.config.stage(item.value)
-                except ValueError as error:
-                    return SetParametersResult(successful=False, reason=str(error))
-                self._scenario_changed.trigger()
+        scenarios = [item.value for item in given if item.name == "scenario"]
+        try:
+            for scenario in scenarios:
+                self.config.stage(scenario)
+        except ValueError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        if scenarios:
+            self._owed = True  # until it is solved for, no budget of the scenario before is confirmed
+            self._scenario_changed.trigger()
         return SetParametersResult(successful=True)
 
     def _declare_budgets(self) -> None:
@@ -150,16 +153,21 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         if not math.isfinite(gain_db):
             raise ValueError(f"gain_db is {gain_db!r}; the budget before stays until it is stale")
         self._heard = time.monotonic()
-        if gain_db != self.gain_db:
+        if gain_db != self.gain_db or self._owed:
             self._solve(gain_db)
 
     def _on_scenario(self) -> None:
-        """Solve again unless the link is silent: to set budgets is to confirm them."""
+        """Follow the scenario that the parameter now names.
+
+        It is solved for now or, when the link is silent, as soon as it is heard again: to set budgets is to confirm
+        them. The parameter is read here and not while it was judged, as a set that is judged may still be refused.
+        """
+        self.stage = self.config.stage(self.get_parameter("scenario").value)
         if self.gain_db is not None and self._fresh():
             self._solve(self.gain_db)
 
     def _on_heartbeat(self) -> None:
-        if self._budgets is not None and self._fresh():
+        if self._budgets is not None and self._fresh() and not self._owed:
             self._steer(self._budgets)
 
     def _fresh(self) -> bool:
@@ -168,6 +176,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
     def _solve(self, gain_db: float) -> None:
         with self.timed("budget") as taken:
             point = self.stage(gain_db)
+        self._owed = False
         self.counts["frames"] += 1
         self.point, self._budgets = point, self.stage.budgets(point, 0)
         self.gain_db = gain_db  # last: whoever sees the new gain sees its point, too
