@@ -65,7 +65,20 @@ class Camera:
         columns = np.stack([rotation[:, 0], rotation[:, 1], -rotation @ self.position], axis=1)
         return self.intrinsics @ columns
 
+    def ground_distance(self, step: int = 1) -> np.ndarray:
+        """Metres along the ray to the ground of every ``step``-th pixel, ``inf`` above the horizon.
+
+        The result is float32, ``(ceil(H / step), ceil(W / step))``.
+        """
+        u = (np.arange(0, self.width, step, dtype=np.float32) - self.width / 2) / self.focal
+        v = (np.arange(0, self.height, step, dtype=np.float32)[:, None] - self.height / 2) / self.focal
+        right, down, forward = self.rotation[:, 2].astype(np.float32)
+        sinking = -(right * u + down * v + forward)
+        length = np.sqrt(1 + u * u + v * v)
+        with np.errstate(divide="ignore"):
+            return np.where(sinking > 1e-6, np.float32(self.position[2]) * length / sinking, np.float32(np.inf))
+
     def look_at(self) -> np.ndarray:
-        """``(2,)`` ground point on the optical axis, or as far as 4 altitudes ahead when that is nearer."""
-        reach = self.position[2] / np.tan(max(self.pitch, np.arctan(0.25)))
+        """``(2,)`` ground point on the optical axis, or as far as 3 altitudes ahead when that is nearer."""
+        reach = self.position[2] / np.tan(max(self.pitch, np.arctan(1 / 3)))
         return self.position[:2] + reach * np.array([np.cos(self.yaw), np.sin(self.yaw)])

@@ -8,7 +8,7 @@ from pathlib import Path
 from joblib import Parallel, delayed
 
 from uav_privacy_sc.data.flights import write_flight
-from uav_privacy_sc.data.synthetic.flight import FlightStyle, SyntheticFlight
+from uav_privacy_sc.data.synthetic.flight import VARIED, FlightStyle, SyntheticFlight
 
 #: Frames of a training flight are this far apart, so that they differ.
 TRAINING_RATE_HZ = 1.0
@@ -19,7 +19,7 @@ def render_dataset(
     flights: int,
     frames_per_flight: int,
     seed: int,
-    style: FlightStyle = FlightStyle(),  # noqa: B008  (frozen)
+    style: FlightStyle = VARIED,
     jobs: int = 1,
     progress: Callable[[int], None] = lambda done: None,
 ) -> int:

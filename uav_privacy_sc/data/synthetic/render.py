@@ -6,55 +6,74 @@ buffers, so the picture, the masks and the boxes cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 
+from uav_privacy_sc.data.synthetic.atmosphere import Light, add_air, lamp_map, light_up
+from uav_privacy_sc.data.synthetic.blocks import Lot, Tree
 from uav_privacy_sc.data.synthetic.bodies import FACES, Body, building
 from uav_privacy_sc.data.synthetic.camera import Camera
-from uav_privacy_sc.data.synthetic.town import BUILDING, PIXELS_PER_METRE, TOWN_SIZE, VEGETATION, Lot, Town, Tree
+from uav_privacy_sc.data.synthetic.ground import BUILDING, GROUND, PIXELS_PER_METRE, TOWN_SIZE, VEGETATION
+from uav_privacy_sc.data.synthetic.town import Town
 from uav_privacy_sc.data.synthetic.traffic import Agent
+from uav_privacy_sc.scene import OBJECT_CLASSES
 
 _SUBPIXEL = 4  # fractional bits of OpenCV's drawing coordinates
 _ROOM = 16.0  # metres that a body and its shadow may reach
 _NEAR = 1.0  # metres; what comes closer to the camera is not drawn
-
-
-@dataclass(frozen=True)
-class Light:
-    """Sun direction ``(3,)`` (towards the sun), strengths in [0, 1], and a colour cast ``(3,)``."""
-
-    sun: np.ndarray
-    ambient: float
-    shadow: float
-    cast: np.ndarray
+_LEAVES = 90
+_LEVELS = 6
+_WITH_HEADLIGHTS = tuple(OBJECT_CLASSES.index(name) for name in ("car", "van", "truck", "bus", "motor"))
+_COPIES = np.array([[0, 0], *((i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0))], float)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A body in world coordinates: ``(B, 8, 3)`` corners, ``(B, 5, 3)`` face colours, an identity and windows."""
+    """A body in world coordinates.
+
+    ``corners`` ``(B, 8, 3)``, ``colors`` ``(B, 5, 3)``, the mask value ``label``, ``agent`` (an identity that stays
+    with it over the flight; 0 for what never moves) and ``windows`` ``(K, 4, 3)`` or none.
+    """
 
     corners: np.ndarray
     colors: np.ndarray
-    identity: int
-    windows: np.ndarray | None = None  # (K, 4, 3)
+    label: int
+    agent: int = 0
+    windows: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class PlacedTree:
+    tree: Tree
+    center: np.ndarray  # (2,) metres
+    crown: np.ndarray  # (K, 3) blobs relative to the crown's middle, in radii
 
 
 @dataclass(frozen=True)
 class Drawing:
+    """A picture and what its pixels show: ``identities`` k + 1 for ``agents[k]``, greater for what never moves."""
+
     image: np.ndarray  # (H, W, 3) uint8 RGB
     identities: np.ndarray  # (H, W) uint16; 0 = ground
+    labels: np.ndarray  # mask value of each identity; entry 0 is unused
     ground: np.ndarray  # (H, W) uint8 mask values of the ground
+    agents: list[Placed]
+
+    @property
+    def mask(self) -> np.ndarray:
+        """``(H, W)`` uint8 values of ``scene.MASK_CLASSES``."""
+        return np.where(self.identities == 0, self.ground, self.labels[self.identities])
 
 
-def place(body: Body, position: np.ndarray, heading: float, identity: int, lift: float = 0.0) -> Placed:
+def place(body: Body, position: np.ndarray, heading: float, label: int, agent: int = 0, lift: float = 0.0) -> Placed:
     """Turn and move a body into the world."""
     cos, sin = np.cos(heading), np.sin(heading)
     turn = np.array([[cos, -sin, 0], [sin, cos, 0], [0, 0, 1]])
     corners = body.corners @ turn.T + np.array([position[0], position[1], lift])
-    return Placed(corners, body.colors, identity)
+    return Placed(corners, body.colors, label, agent)
 
 
 def _windows(lot: Lot, center: np.ndarray) -> np.ndarray:
@@ -74,67 +93,99 @@ def _windows(lot: Lot, center: np.ndarray) -> np.ndarray:
 
 
 class Painter:
-    """Draws one town and its agents; build once for a flight, then call :meth:`draw` for each exposure."""
+    """Draws one town and its agents; build once for a flight, then call :meth:`draw` for each exposure.
+
+    The town repeats in all directions: what is within reach is drawn in as many copies as are seen.
+    """
 
     def __init__(self, town: Town, agents: Sequence[Agent], light: Light, rng: np.random.Generator) -> None:
         self.town, self.agents, self.light = town, agents, light
-        self._first_static = 1 + max((a.identity for a in agents), default=0)
+        self._pyramid = [town.image]
+        for _ in range(_LEVELS - 1):
+            self._pyramid.append(cv2.resize(self._pyramid[-1], None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA))
         self._start = np.array([a.position for a in agents]).reshape(-1, 2)
         headings, speeds = np.array([a.heading for a in agents]), np.array([a.velocity for a in agents])
         self._velocity = speeds[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=1)
         self._buildings = [building(rng, lot.size[0], lot.size[1], lot.height) for lot in town.lots]
-        self._crowns = [rng.normal(0, 1, (6, 3)) for _ in town.trees]
-        self.lookup = self._class_of_identity()
+        self._crowns = [_crown(rng) for _ in town.trees]
+        self._lots = np.array([lot.center for lot in town.lots]).reshape(-1, 2)
+        self._trees = np.array([tree.position for tree in town.trees]).reshape(-1, 2)
+        self._fixtures = np.array([fixture.position for fixture in town.fixtures]).reshape(-1, 2)
 
-    def _class_of_identity(self) -> np.ndarray:
-        table = np.zeros(self._first_static + len(self._buildings) + len(self._crowns), np.uint8)
-        for agent in self.agents:
-            table[agent.identity] = agent.label
-        table[self._first_static :] = BUILDING
-        table[self._first_static + len(self._buildings) :] = VEGETATION
-        return table
+    def _near(
+        self, points: np.ndarray, camera: Camera, reach: float, size: float = _ROOM
+    ) -> Iterator[tuple[int, np.ndarray, int]]:
+        """Yield index, place and copy of the points that may be seen within ``reach`` of the point looked at."""
+        middle = camera.look_at()
+        home = _wrap_near(points, middle)
+        for copy, shift in enumerate(_COPIES * TOWN_SIZE):
+            places = home + shift
+            near = np.linalg.norm(places - middle, axis=1) < reach
+            indices = np.flatnonzero(near)
+            on_ground = np.column_stack([places[indices], np.zeros(len(indices))])
+            for k in indices[camera.sees(on_ground, size)].tolist():
+                yield k, places[k], copy
 
     def placed_agents(self, camera: Camera, time_s: float, reach: float) -> list[Placed]:
-        """Return the agents within ``reach`` metres of the point looked at, in world coordinates near it."""
-        middle = camera.look_at()
-        positions = _wrap_near(self._start + self._velocity * time_s, middle)
-        on_ground = np.column_stack([positions, np.zeros(len(positions))])
-        near = np.linalg.norm(positions - middle, axis=1) < reach
-        near = np.flatnonzero(near & camera.sees(on_ground, _ROOM))
-        agents = [(self.agents[k], positions[k]) for k in near]
-        return [place(a.body, p, a.heading, a.identity, a.lift) for a, p in agents]
-
-    def _placed_buildings(self, middle: np.ndarray, reach: float) -> list[Placed]:
+        """Return the agents that may be seen, in world coordinates near the point looked at."""
         placed = []
-        for k, (lot, body) in enumerate(zip(self.town.lots, self._buildings, strict=True)):
-            center = _wrap_near(lot.center, middle)
-            if np.linalg.norm(center - middle) < reach + 20:
-                there = place(body, center, 0.0, self._first_static + k)
-                placed.append(Placed(there.corners, there.colors, there.identity, _windows(lot, center)))
+        for k, position, copy in self._near(self._start + self._velocity * time_s, camera, reach):
+            agent = self.agents[k]
+            identity = agent.identity + copy * len(self.agents)
+            placed.append(place(agent.body, position, agent.heading, agent.label, identity, agent.lift))
         return placed
 
-    def _placed_trees(self, middle: np.ndarray, reach: float) -> list[tuple[Tree, np.ndarray, int, np.ndarray]]:
-        first = self._first_static + len(self._buildings)
-        centers = _wrap_near(np.array([t.position for t in self.town.trees]).reshape(-1, 2), middle)
-        near = np.flatnonzero(np.linalg.norm(centers - middle, axis=1) < reach)
-        return [(self.town.trees[k], centers[k], first + int(k), self._crowns[k]) for k in near]
+    def _placed_statics(self, camera: Camera, reach: float) -> list[Placed]:
+        placed = []
+        for k, center, _ in self._near(self._lots, camera, reach + 20, 40.0):
+            there = place(self._buildings[k], center, 0.0, BUILDING)
+            placed.append(replace(there, windows=_windows(self.town.lots[k], center)))
+        for k, center, _ in self._near(self._fixtures, camera, reach):
+            fixture = self.town.fixtures[k]
+            placed.append(place(fixture.body, center, fixture.heading, BUILDING))
+        return placed
 
     def draw(self, camera: Camera, agents: Sequence[Placed], reach: float) -> Drawing:
         """Draw the town with the given agents."""
-        middle = camera.look_at()
         image, ground = self._ground(camera)
         identities = np.zeros(ground.shape, np.uint16)
-        bodies = [*agents, *self._placed_buildings(middle, reach)]
-        trees = self._placed_trees(middle, reach)
+        agents = [agent for agent in agents if _is_visible(agent, camera)]
+        bodies = [*agents, *self._placed_statics(camera, reach)]
+        trees = [
+            PlacedTree(self.town.trees[k], p, self._crowns[k]) for k, p, _ in self._near(self._trees, camera, reach)
+        ]
         self._cast_shadows(image, camera, bodies, trees)
-        jobs: list[tuple[float, Placed | tuple]] = [(_near_distance(b.corners, camera), b) for b in bodies]
-        jobs += [(float(np.linalg.norm(t[1] - camera.position[:2])) - t[0].radius, t) for t in trees]
-        for _, job in sorted(jobs, key=lambda item: -item[0]):
+        jobs: list[tuple[float, int, Placed | PlacedTree]] = [
+            (_near_distance(body.corners, camera), k, body) for k, body in enumerate(bodies, 1)
+        ]
+        jobs += [
+            (float(np.linalg.norm(t.center - camera.position[:2])) - t.tree.radius, k, t)
+            for k, t in enumerate(trees, len(bodies) + 1)
+        ]
+        for _, identity, job in sorted(jobs, key=lambda item: -item[0]):
             if isinstance(job, Placed):
-                self._draw_body(image, identities, camera, job)
+                self._draw_body(image, identities, camera, job, identity)
             else:
-                self._draw_tree(image, identities, camera, *job)
-        return Drawing(image, identities, ground)
+                self._draw_tree(image, identities, camera, job, identity)
+        labels = np.array([GROUND, *(body.label for body in bodies), *([VEGETATION] * len(trees))], np.uint8)
+        image = light_up(image, self.light, self._lamps(camera, agents, reach))
+        return Drawing(add_air(image, camera, self.light, reach), identities, labels, ground, agents)
+
+    def _lamps(self, camera: Camera, agents: Sequence[Placed], reach: float) -> np.ndarray | None:
+        """What street lamps and headlights light up at night."""
+        if not self.light.lamps:
+            return None
+        posts = [p for k, p, _ in self._near(self._fixtures, camera, reach) if self.town.fixtures[k].kind == "lamp"]
+        cones = []
+        for agent in agents:
+            if agent.label in _WITH_HEADLIGHTS:
+                ahead = agent.corners[0, 0, :2] - agent.corners[0, 1, :2]
+                ahead /= max(float(np.linalg.norm(ahead)), 1e-6)
+                front = agent.corners[..., :2].reshape(-1, 2)
+                tip = front[np.argmax(front @ ahead)]
+                across = np.array([-ahead[1], ahead[0]])
+                cones.append(np.stack([tip - ahead, tip + 9 * ahead + 2.2 * across, tip + 9 * ahead - 2.2 * across]))
+        return lamp_map(camera, np.array(posts).reshape(-1, 2), cones)
 
     def _ground(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
         """Warp the town's raster to the picture; the raster wraps, the camera is first brought back to its middle."""
@@ -144,15 +195,38 @@ class Painter:
         u = np.arange(camera.width, dtype=np.float32)
         v = np.arange(camera.height, dtype=np.float32)[:, None]
         x, y, w = (row[0] * u + (row[1] * v + row[2]) for row in inverse)
+        sky = w <= 0
+        w[np.abs(w) < 1e-9] = 1e-9
         x /= w
         y /= w
-        coarse, fine = cv2.convertMaps(x, y, cv2.CV_16SC2)
-        image = cv2.remap(self.town.image, coarse, fine, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP)
-        classes = cv2.remap(self.town.classes, coarse, None, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
-        return image, classes
+        side = self.town.image.shape[0]
+        if sky.any() or max(np.abs(x).max(), np.abs(y).max()) > 8 * side:  # far out, where remap's fixed point ends
+            x, y = np.mod(x, side), np.mod(y, side)
+        classes = cv2.remap(self.town.classes, x, y, cv2.INTER_NEAREST, borderMode=cv2.BORDER_WRAP)
+        classes[sky] = GROUND
+        return self._textured(camera, x, y), classes
+
+    def _textured(self, camera: Camera, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Sample the raster at its own scale near the camera, at coarser ones farther away."""
+        metres = camera.ground_distance(8) / np.float32(camera.focal)  # that a pixel shows, across the line of sight
+        top = len(self._pyramid) - 1
+        level = np.clip(np.log2(np.maximum(metres, 1e-6) * PIXELS_PER_METRE), 0, top).astype(np.uint8)
+        used = np.unique(level).tolist()
+        if len(used) > 1:
+            level = cv2.resize(level, x.shape[::-1], interpolation=cv2.INTER_NEAREST)
+        image = np.empty((*x.shape, 3), np.uint8)
+        for k in used:
+            rows = np.flatnonzero((level == k).any(axis=1)) if len(used) > 1 else np.array([0, len(x) - 1])
+            part = np.s_[rows[0] : rows[-1] + 1]
+            scale = np.float32(0.5**k)
+            drawn = cv2.remap(
+                self._pyramid[k], x[part] * scale, y[part] * scale, cv2.INTER_LINEAR, borderMode=cv2.BORDER_WRAP
+            )
+            image[part] = drawn if len(used) == 1 else np.where((level[part] == k)[..., None], drawn, image[part])
+        return image
 
     def _cast_shadows(
-        self, image: np.ndarray, camera: Camera, bodies: Sequence[Placed], trees: Sequence[tuple]
+        self, image: np.ndarray, camera: Camera, bodies: Sequence[Placed], trees: Sequence[PlacedTree]
     ) -> None:
         """Darken the ground where bodies and crowns keep the sun away."""
         slope = self.light.sun[:2] / max(self.light.sun[2], 0.2)
@@ -165,16 +239,18 @@ class Painter:
                 cv2.fillConvexPoly(shade, cv2.convexHull(_fixed(pixels)), 255, cv2.LINE_AA, _SUBPIXEL)
         turns = np.linspace(0, 2 * np.pi, 10, endpoint=False)
         rim = np.stack([np.cos(turns), np.sin(turns), np.zeros(10)], axis=1)
-        for tree, center, _, _ in trees:
-            middle = np.array([*(center - slope * tree.height * 0.7), 0.0])
-            pixels, depth = camera.project(middle + rim * tree.radius)
+        for placed in trees:
+            middle = np.array([*(placed.center - slope * placed.tree.height * 0.7), 0.0])
+            pixels, depth = camera.project(middle + rim * placed.tree.radius)
             if depth.min() > _NEAR and _in_view(pixels, camera):
                 cv2.fillConvexPoly(shade, cv2.convexHull(_fixed(pixels)), 255, cv2.LINE_AA, _SUBPIXEL)
         shade = cv2.blur(shade, (3, 3))
         darkness = (255 - shade.astype(np.uint16) * int(256 * self.light.shadow) // 256).astype(np.uint8)
         cv2.multiply(image, cv2.merge([darkness] * 3), dst=image, scale=1 / 255)
 
-    def _draw_body(self, image: np.ndarray, identities: np.ndarray, camera: Camera, body: Placed) -> None:
+    def _draw_body(
+        self, image: np.ndarray, identities: np.ndarray, camera: Camera, body: Placed, identity: int
+    ) -> None:
         pixels, depth = camera.project(body.corners)
         if depth.min() < _NEAR or not _in_view(pixels.reshape(-1, 2), camera):
             return
@@ -185,7 +261,7 @@ class Painter:
         coarse = np.ptp(pixels.reshape(-1, 2), axis=0).max() < 3
         for b, f in zip(*np.nonzero(visible), strict=True):
             cv2.fillConvexPoly(image, polygons[b, f], colors[b][f], cv2.LINE_8 if coarse else cv2.LINE_AA, _SUBPIXEL)
-            cv2.fillConvexPoly(identities, polygons[b, f], body.identity, cv2.LINE_8, _SUBPIXEL)
+            cv2.fillConvexPoly(identities, polygons[b, f], identity, cv2.LINE_8, _SUBPIXEL)
         if body.windows is not None and len(body.windows):
             self._draw_windows(image, camera, body.windows)
 
@@ -207,33 +283,49 @@ class Painter:
         return np.clip(body.colors * strength[..., None], 0, 255).tolist()
 
     def _draw_tree(
-        self,
-        image: np.ndarray,
-        identities: np.ndarray,
-        camera: Camera,
-        tree: Tree,
-        center: np.ndarray,
-        identity: int,
-        crown: np.ndarray,
+        self, image: np.ndarray, identities: np.ndarray, camera: Camera, placed: PlacedTree, identity: int
     ) -> None:
-        middle = np.array([*center, tree.height - tree.radius * 0.8])
-        blobs = np.concatenate([middle[None], middle + crown * tree.radius * (0.4, 0.4, 0.28)])
-        blobs = blobs[np.argsort(blobs[:, 2])]
-        radii = np.full(len(blobs), tree.radius * 0.62)
-        foot = np.array([[*center, 0.0]])
-        pixels, depth = camera.project(np.concatenate([foot, blobs]))
-        if depth.min() < _NEAR or not _in_view(pixels, camera, margin=60):
+        """Draw a stem and a crown: a few round masses, and leaves on them as many as its size shows."""
+        tree = placed.tree
+        middle = np.array([*placed.center, tree.height - tree.radius * 0.8])
+        (foot, top), depth = camera.project(np.array([[*placed.center, 0.0], middle]))
+        if depth.min() < _NEAR:
             return
-        ends = _fixed(pixels)
-        size = camera.focal / depth[1:] * radii
-        cv2.line(image, ends[0], ends[1], (82, 66, 50), max(1, int(size[0] * 0.2)), cv2.LINE_AA, _SUBPIXEL)
-        light = np.linspace(0.62, 1.2, len(blobs)) * (0.6 + 0.4 * self.light.ambient)
-        for end, radius, shade in zip(ends[1:], size, light, strict=True):
-            fixed_radius = max(1, int(radius * 2**_SUBPIXEL))
-            cv2.circle(
-                image, end, fixed_radius, np.clip(tree.color * shade, 0, 255).tolist(), -1, cv2.LINE_AA, _SUBPIXEL
-            )
-            cv2.circle(identities, end, fixed_radius, identity, -1, cv2.LINE_8, _SUBPIXEL)
+        span = camera.focal / depth[1] * tree.radius
+        if not _in_view(np.stack([foot, top]), camera, margin=2 * span + 20):
+            return
+        masses = min(4 + int(span * 0.8), len(placed.crown))
+        blobs = middle + placed.crown[:masses] * tree.radius * (0.42, 0.42, 0.3)
+        radii = np.full(masses, tree.radius * np.clip(4 / span, 0.16, 0.6))
+        radii[:4] = tree.radius * 0.6
+        order = np.argsort(blobs[:, 2] - (np.arange(masses) < 4) * tree.radius)
+        pixels, depths = camera.project(blobs[order])
+        sizes = np.maximum(camera.focal / np.maximum(depths, _NEAR) * radii[order] * 2**_SUBPIXEL, 1).astype(int)
+        height = (blobs[order, 2] - middle[2]) / tree.radius
+        facing = placed.crown[order] @ self.light.sun * 0.16
+        shade = np.clip(0.86 + 0.45 * height + facing, 0.45, 1.35) * (0.6 + 0.4 * self.light.ambient)
+        colors = np.clip(tree.color * shade[:, None], 0, 255).tolist()
+        stem = max(1, int(span * 0.12))
+        cv2.line(image, _fixed(foot), _fixed(top), (82, 66, 50), stem, cv2.LINE_AA, _SUBPIXEL)
+        line = cv2.LINE_AA if span > 4 else cv2.LINE_8
+        for end, size, color in zip(_fixed(pixels).tolist(), sizes.tolist(), colors, strict=True):
+            cv2.circle(image, end, size, color, -1, line, _SUBPIXEL)
+            cv2.circle(identities, end, size, identity, -1, cv2.LINE_8, _SUBPIXEL)
+
+
+def _crown(rng: np.random.Generator) -> np.ndarray:
+    """Blobs of a crown relative to its middle, in radii: spread over a ball, none outside."""
+    directions = rng.normal(0, 1, (_LEAVES, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return directions * 1.9 * rng.random((_LEAVES, 1)) ** 0.4
+
+
+def _is_visible(body: Placed, camera: Camera) -> bool:
+    """Whether a body may cover two pixels."""
+    foot = body.corners[0, 2]
+    distance = float(np.linalg.norm(foot - camera.position))
+    reach = float(np.ptp(body.corners.reshape(-1, 3), axis=0).max())
+    return camera.focal * reach > 2.0 * distance
 
 
 def _wrap_near(points: np.ndarray, middle: np.ndarray) -> np.ndarray:
