@@ -148,7 +148,7 @@ def expose(image: np.ndarray, lens: Lens, light: Light, rng: np.random.Generator
     image = cv2.add(image, cv2.merge([noise] * 3), dtype=cv2.CV_8U)
     if lens.quality < 100:
         _, packed = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, lens.quality])
-        image = cv2.imdecode(packed, cv2.IMREAD_COLOR)
+        image = np.asarray(cv2.imdecode(packed, cv2.IMREAD_COLOR))
     return image
 
 

@@ -174,7 +174,8 @@ class Block:
     def _market(self, inner: Bounds) -> None:
         """Rows of stalls and parasols with people between them."""
         x1, y1, x2, y2 = inner
-        self.ground.fill(*inner, self._earth() if self.rng.random() < 0.4 else self.rng.uniform(120, 170), GROUND)
+        floor = self._earth() if self.rng.random() < 0.4 else np.full(3, self.rng.uniform(120, 170))
+        self.ground.fill(*inner, floor, GROUND)
         for y in np.arange(y1 + 3, y2 - 3, self.rng.uniform(6, 9)).tolist():
             for x in np.arange(x1 + 3, x2 - 3, self.rng.uniform(3.6, 5.5)).tolist():
                 if self.rng.random() < 0.6:
