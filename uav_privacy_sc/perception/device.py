@@ -20,3 +20,13 @@ def choose_device(name: str = "auto") -> torch.device:
     if int(index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device={name!r} is not there: {torch.cuda.device_count()} CUDA devices; use auto or cpu")
     return torch.device(kind, int(index or 0))
+
+
+def require_half(half: bool, device: torch.device) -> None:
+    """Refuse half precision where it would be slower than full, instead of quietly running something else.
+
+    Raises:
+        ValueError: ``half`` on another device than CUDA.
+    """
+    if half and device.type != "cuda":
+        raise ValueError(f"half=True needs a CUDA device, not {device}; set half to false or device to cuda:N")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -40,6 +41,52 @@ def locate(name: str, weights: Path | str | None = None) -> Path:
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    """Return the model card ``card.json`` in a folder of weights, empty where there is none.
+
+    Raises:
+        WeightsError: there is one and it does not read.
+    """
+    path = folder / "card.json"
+    if not path.is_file():
+        return {}
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"cannot read the model card {path}: {str(error)[:120]}") from None
+    if not isinstance(card, dict):
+        raise WeightsError(f"cannot read the model card {path}: it is no mapping")
+    return card
+
+
+def card_checksum(path: Path) -> str | None:
+    """Return what the card beside a weights file says is the file's SHA-256, None where it says nothing.
+
+    Raises:
+        WeightsError: the card does not read.
+    """
+    files = card_of(path.parent).get("files", {})
+    entry = files.get(path.name) if isinstance(files, dict) else None
+    found = entry.get("sha256") if isinstance(entry, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def locate_sound(name: str, weights: Path | str | None = None) -> Path:
+    """As :func:`locate`, of a file that is the one on the card beside it; without a card it is taken as it is.
+
+    Raises:
+        WeightsError: as :func:`locate`, or the checksums differ.
+    """
+    path = locate(name, weights)
+    expected = card_checksum(path)
+    if expected is not None and expected != (found := checksum(path)):
+        raise WeightsError(
+            f"weights {path} have checksum {found[:12]}…, card.json says {expected[:12]}…; restore the file, write the "
+            "card again with `uav-privacy-sc train card`, or delete it"
+        )
+    return path
 
 
 def save_module(path: Path, module: nn.Module, settings: Mapping[str, Any]) -> None:
