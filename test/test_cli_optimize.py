@@ -45,6 +45,30 @@ def test_following_the_channel_beats_what_is_fixed_at_equal_cost(scenario: str, 
     assert adaptive["constraints_held"] > fixed["constraints_held"]
 
 
+@pytest.mark.parametrize(("distance", "code"), [("350", 0), ("90000", 1)])
+def test_how_many_blocks_miss_a_constraint_is_printed_and_all_of_them_is_a_failure(distance, code, tmp_path, capsys):
+    (tmp_path / "way.csv").write_text(f"time_s,x_m,y_m,z_m\n0,{distance},0,50\n5,{distance},0,50\n")
+    words = ["optimize", "--trajectory", str(tmp_path / "way.csv"), "--scenario", "precision", "--seed", "1"]
+    assert main([*words, "--json"]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["infeasible_blocks"] == round((1 - found["adaptive"]["constraints_held"]) * found["blocks"])
+    assert found["infeasible_blocks"] == (51 if code else pytest.approx(2, abs=2))
+    assert main(words) == code
+    assert f"{found['infeasible_blocks']} of 51 blocks miss a constraint" in capsys.readouterr().out
+
+
+def test_what_a_policy_file_leaves_out_is_printed_with_its_source(tmp_path, capsys) -> None:
+    path = tmp_path / "mine.yaml"
+    given = "lambda1: 0.5, lambda2: 0.5, p_max: 2.0, epsilon_total: 5.0, a_min: 0.0, a_ref: 1.2, e_max: 0.15"
+    path.write_text(f"scenarios:\n  mine: {{{given}, location_branch: grid, epsilon_l_min: 0.5}}\n")
+    assert main(["optimize", "--gain", "12", "--scenario", "mine", "--scenarios-file", str(path), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "epsilon_v_min 0.08 (ours)" in printed.err and "alpha 0.5 (published)" in printed.err
+    assert "epsilon_l_min" not in printed.err and json.loads(printed.out)["status"] == "converged"
+    assert main(["optimize", "--gain", "12"]) == 0
+    assert "as shipped" not in capsys.readouterr().err
+
+
 def test_a_flight_repeats_with_its_seed(capsys) -> None:
     words = ["optimize", "--trajectory", str(TRAJECTORIES / "demo.csv"), "--json", "--seed"]
     found = []
@@ -59,9 +83,9 @@ def test_a_flight_repeats_with_its_seed(capsys) -> None:
     [
         ("", [], "give either --gain or --trajectory"),
         ("0,0,0,50\n5,100,0,50\n", ["--gain", "3"], "give either --gain or --trajectory"),
-        ("0,0,0,50\n50,100,0,50\n", [], "gap of 50 s after row 1"),
-        ("0,0,0,50\n-1,100,0,50\n", [], "does not grow in row 2"),
-        ("0,0,0,50\n1,nan,0,50\n", [], "position_m that is not finite in row 2"),
+        ("0,0,0,50\n50,100,0,50\n", [], "gap of 50 s after line 2"),
+        ("0,0,0,50\n-1,100,0,50\n", [], "does not grow in line 3"),
+        ("0,0,0,50\n1,nan,0,50\n", [], "position_m that is not finite in line 3"),
         ("0,0,0,50\n5,100,0,50\n", ["--fading", "fog"], "fading is 'fog'"),
         ("0,0,0,50\n5,100,0,50\n", ["--rate", "0"], "rate is 0.0"),
         ("0,0,0,50\n5,100,0,50\n", ["--rate", "1e9"], "lower --rate"),

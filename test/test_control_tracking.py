@@ -17,6 +17,7 @@ from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
 from uav_privacy_sc.link.channel import LinkConfig
 from uav_privacy_sc.link.geometry import Trajectory
 from uav_privacy_sc.link.process import FlightLinks
+from uav_privacy_sc.privacy.accountant import BudgetExhausted, Expenditure, Odometer
 from uav_privacy_sc.privacy.calibration import mu_from_epsilon
 
 POLICIES = load_policies()
@@ -62,6 +63,28 @@ def test_small_wobbles_of_the_gain_do_not_reach_the_budgets(policy):
     tracker = BudgetTracker(TrackingConfig(power_dead_band_db=0.5))
     points = [tracker.update(policy, 18.0 + 0.2 * np.sin(index)) for index in range(50)]
     assert len({(point.epsilon_v, point.p_tx) for point in points}) == 1
+
+
+def test_dead_bands_hold_no_point_that_misses_a_constraint_where_one_within_a_step_does_not(policy):
+    """Gains about the least that is feasible, in wobbles that dead bands would swallow."""
+    edge = next(gain for gain in np.arange(-20.0, 20.0, 0.05) if optimize_at_db(policy, gain).feasible)
+    config = TrackingConfig(budget_dead_band=0.2, power_dead_band_db=10.0)
+    for low, width in ((edge, 3.0), (edge + 4.0, 8.0), (0.0, 20.0)):
+        tracker = BudgetTracker(config)
+        for gain_db in np.random.default_rng(5).uniform(low, low + width, 300):
+            before = (tracker._epsilon_v, tracker._p_tx)
+            point, target = tracker.update(policy, float(gain_db)), optimize_at_db(policy, float(gain_db))
+            way, way_db = target.epsilon_v - before[0], 10 * np.log10(target.p_tx / before[1])
+            within = abs(way) <= config.budget_step * policy.epsilon_total and abs(way_db) <= config.power_step_db
+            assert point.feasible or not (within and target.feasible)
+
+
+def test_a_point_that_misses_a_constraint_still_moves_in_bounded_steps(policy):
+    tracker = BudgetTracker(TrackingConfig(power_step_db=0.5, budget_step=0.02))
+    points = [tracker.update(policy, float(gain)) for gain in np.random.default_rng(6).uniform(-10.0, 20.0, 200)]
+    epsilon_v, p_tx = (np.array([getattr(point, name) for point in points]) for name in ("epsilon_v", "p_tx"))
+    assert np.abs(np.diff(10 * np.log10(p_tx))).max() <= 0.5 + 1e-9
+    assert np.abs(np.diff(epsilon_v)).max() <= 0.02 * policy.epsilon_total + 1e-9
 
 
 def test_gain_memory_smooths_what_is_solved_for(policy):
@@ -145,11 +168,43 @@ def test_surface_has_its_summit_where_the_solver_says(policy):
     assert point.utility >= np.nanmax(surface) - 1e-5
 
 
-def test_pacing_spends_what_remains_and_no_more():
-    share = frame_epsilon(8.0, 1e-5, 400)
-    assert mu_from_epsilon(share, 1e-5) * 20 == pytest.approx(mu_from_epsilon(8.0, 1e-5), rel=1e-6)
-    assert share > 8.0 / 400
-    assert frame_epsilon(8.0, 1e-5, 1) == pytest.approx(8.0)
+def fly_mission(odometer: Odometer, epsilon_v: np.ndarray, epsilon_l: np.ndarray) -> None:
+    """Spend a cell and a place a frame, as protection would; raises ``BudgetExhausted`` at the ceiling."""
+    for stamp, (mu, pure) in enumerate(zip(mu_from_epsilon(epsilon_v, odometer.delta), epsilon_l, strict=True)):
+        odometer.spend(Expenditure(stamp, mu, mu, mu, location_epsilon=pure))
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "frames", "delta"),
+    [(20.0, 200, 1e-5), (40.0, 300, 1e-5), (1.0, 500, 1e-6), (12.0, 5, 1e-5), (8.0, 2, 1e-3), (2.0, 1, 1e-5),
+     (0.5, 60, 1e-9)],
+)  # fmt: skip
+def test_a_mission_at_the_share_keeps_to_its_ceiling_by_the_odometer_and_one_a_little_above_does_not(
+    policy, ceiling, frames, delta
+):
+    def mission(total: float, where: np.ndarray) -> Odometer:
+        """Fly at an epsilon_total; ``where`` in the policy's interval of epsilon_v each frame lies, 0 to 1."""
+        tight, odometer = squeezed(policy, total), Odometer(None, delta, ceiling)
+        epsilon_v = tight.epsilon_v_min + where * (tight.epsilon_v_max - tight.epsilon_v_min)
+        fly_mission(odometer, epsilon_v, tight.epsilon_total - epsilon_v)
+        return odometer
+
+    share = frame_epsilon(policy, ceiling, delta, frames)
+    generator = np.random.default_rng(7)
+    divisions = [np.full(frames, 0.0), np.full(frames, 1.0), np.full(frames, 0.5), np.arange(frames) % 2.0]
+    divisions += [generator.uniform(0, 1, frames), generator.integers(0, 2, frames).astype(float)]
+    for where in divisions:
+        assert mission(share, where).releases == frames
+    if share < policy.epsilon_total:
+        with pytest.raises(BudgetExhausted):
+            for where in divisions:
+                mission(1.03 * share, where)
+
+
+def test_a_wide_ceiling_leaves_the_policy_as_it_is_and_one_that_delta_alone_passes_is_refused(policy):
+    assert frame_epsilon(policy, 1e6, 1e-5, 1000) == policy.epsilon_total
+    with pytest.raises(ValueError, match="^ceiling_epsilon is 0.001, too little for 1000000000 frames; raise it"):
+        frame_epsilon(policy, 1e-3, 1e-2, 10**9)
 
 
 def test_pacing_lowers_the_budget_only_and_refuses_what_leaves_nothing(policy):
@@ -160,10 +215,10 @@ def test_pacing_lowers_the_budget_only_and_refuses_what_leaves_nothing(policy):
     for bad in (0.0, float("nan")):
         with pytest.raises(ValueError, match="^ceiling is"):
             paced(policy, bad)
-        with pytest.raises(ValueError, match="^remaining_epsilon is"):
-            frame_epsilon(bad, 1e-5, 10)
-    with pytest.raises(ValueError, match="^frames_left is 0"):
-        frame_epsilon(1.0, 1e-5, 0)
+        with pytest.raises(ValueError, match="^ceiling_epsilon is"):
+            frame_epsilon(policy, bad, 1e-5, 10)
+    with pytest.raises(ValueError, match="^frames is 0"):
+        frame_epsilon(policy, 1.0, 1e-5, 0)
 
 
 def test_a_pace_below_the_least_budgets_squeezes_them_and_the_solver_says_what_it_breaks(policy):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uav_privacy_sc.link.geometry import Trajectory, east_north_up, load_trajectory, view
+from uav_privacy_sc.link.geometry import LiveRoute, Trajectory, east_north_up, load_trajectory, view
 
 
 def trajectory(time_s, **changes) -> Trajectory:
@@ -86,7 +86,12 @@ def test_files_in_metres_and_in_degrees_give_the_same_way(tmp_path):
         ("time_s,x_m,y_m,z_m\n0,0,0,50\n1,0,,50\n", "y_m in line 3 is ''"),
         ("time_s,x_m,y_m,z_m\n0,0,0,fifty\n", "z_m in line 2 is 'fifty'"),
         ("time_s,x_m,y_m,z_m\n0,0,0\n", "z_m in line 2 is None"),
-        ("time_s,x_m,y_m,z_m\n1,0,0,50\n0,0,0,50\n", "does not grow"),
+        ("time_s,x_m,y_m,z_m\n1,0,0,50\n0,0,0,50\n", "does not grow in line 3 .1 s, then 0 s.; .*remove the line"),
+        ("time_s,x_m,y_m,z_m\n\n0,0,0,50\n\n,,,\n99,0,0,50\n", "gap of 99 s after line 3"),
+        ("time_s,x_m,y_m,z_m\n\n0,0,0,50\n\n1,0,0,inf\n", "position_m that is not finite in line 5"),
+        ("time_s,x_m,y_m,z_m\n0,0,0,50\n\n1,0,x,50\n", "y_m in line 4 is 'x'"),
+        ("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n\n1,0,0,50,-3\n", "negative blockage_db in line 4"),
+        ("time_s,latitude,longitude,altitude\n0,0,0,50\n\n1,91,0,50\n", "line 4: latitude is 91.0"),
         ("time,x,y,z\n0,0,0,0\n", "no columns time_s, x_m"),
         ("", "no rows"),
     ],
@@ -97,6 +102,35 @@ def test_a_wrong_file_is_refused_in_one_line_that_names_it(tmp_path, text, messa
     with pytest.raises(ValueError, match=message) as error:
         load_trajectory(path)
     assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+def flown_m(true: np.ndarray, noise_m: float, least_leg_m: float) -> float:
+    """The way that a route makes of noisy fixes of a flight."""
+    route, noise = LiveRoute(least_leg_m), np.random.default_rng(3).normal(0.0, noise_m, true.shape)
+    for fix in true + noise:
+        route.move(fix)
+    assert route.position(0.0) == pytest.approx((true + noise)[-1])
+    return route.way(0.0)
+
+
+def test_the_noise_of_a_hovering_receiver_is_no_way_flown():
+    hover = np.tile([100.0, 0.0, 50.0], (1000, 1))
+    assert flown_m(hover, 0.5, 0.0) > 1000.0 > 20.0 > flown_m(hover, 0.5, 3.0)
+
+
+def test_a_way_in_legs_is_the_way_flown():
+    straight = np.stack([np.arange(1000.0), np.zeros(1000), np.full(1000, 50.0)], axis=1)
+    turn = np.linspace(0.0, 4 * np.pi, 1000)
+    circle = np.stack([80 * np.cos(turn), 80 * np.sin(turn), np.full(1000, 50.0)], axis=1)
+    assert flown_m(straight, 0.0, 3.0) == pytest.approx(999.0, abs=3.0)
+    assert flown_m(straight, 0.5, 3.0) == pytest.approx(999.0, rel=0.06)
+    assert flown_m(circle, 0.0, 3.0) == pytest.approx(4 * np.pi * 80, abs=4.0)
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_a_leg_that_is_none_is_refused(bad):
+    with pytest.raises(ValueError, match="^least_leg_m is"):
+        LiveRoute(bad)
 
 
 def test_a_missing_file_is_named(tmp_path):

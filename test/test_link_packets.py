@@ -62,6 +62,26 @@ def test_analog_frames_have_symbols_and_coded_frames_bits():
     assert coded.airtime_s > config.feature_airtime_s
 
 
+@pytest.mark.parametrize("with_scale", [False, True])
+def test_the_object_packet_is_lost_by_the_bits_that_are_billed(with_scale):
+    config, objects = (
+        LinkConfig(object_rate=1.0, object_outage="finite_blocklength"),
+        make_objects(*[np.ones((2, 2))] * 2, np.zeros(2, int)),
+    )
+    state = BlockState.from_gain_db(1.0)
+    billed = analog_payload(10, 2, config) if with_scale else coded_payload(np.zeros(1, int), 2, config)
+    loss = packet_error_probability(state.snr(1.0), 1.0, billed.object_bits, "finite_blocklength")
+
+    class Draw:
+        def __init__(self, value: float) -> None:
+            self.random = lambda: value
+
+    def arrives(value: float) -> bool:
+        return transmit_objects(objects, 1.0, state, Draw(value), config, with_scale=with_scale) is not None
+
+    assert 0.0 < loss < 1.0 and arrives(loss + 1e-9) and not arrives(loss - 1e-9)
+
+
 def test_code_width_is_what_the_range_needs():
     assert code_bits(np.array([-1, 0, 1])) == HEADER_BITS + 3 * 2
     assert code_bits(np.array([7, 7], np.int16)) == HEADER_BITS
@@ -97,7 +117,7 @@ def test_the_link_costs_at_most_half_more_than_its_bare_gaussian_draw():
         generator.standard_normal(features.shape, np.float32)
         middle = time.perf_counter()
         transmit_features(features, 1.0, state, generator)
-        transmit_objects(objects, 1.0, state, generator, config)
+        transmit_objects(objects, 1.0, state, generator, config, with_scale=True)
         bare.append(middle - start)
         ours.append(time.perf_counter() - middle)
     assert median(ours) < 1.5 * median(bare)

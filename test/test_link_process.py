@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,7 +12,7 @@ from scipy.special import j0
 
 from uav_privacy_sc.link import path_loss
 from uav_privacy_sc.link.channel import LinkConfig, draw_fading
-from uav_privacy_sc.link.fading import JakesFading, rician, scattered
+from uav_privacy_sc.link.fading import JakesFading, line_of_sight, rician, scattered
 from uav_privacy_sc.link.geometry import Trajectory, View
 from uav_privacy_sc.link.large_scale import Blockage, GaussMarkov, LargeScale, line_of_sight_probability
 from uav_privacy_sc.link.process import FlightLinks, LinkProcess
@@ -60,6 +62,70 @@ def test_rician_power_has_mean_one_and_the_variance_of_its_k_factor(k_factor):
     assert power.var() == pytest.approx((2 * k_factor + 1) / (k_factor + 1) ** 2, rel=0.07)
 
 
+def rician_power(k_factor: float) -> stats.rv_continuous:
+    """|h|^2 is noncentral chi-square: two degrees of freedom of variance 1 / 2 (K + 1) each, about a mean."""
+    return stats.ncx2(2, 2 * k_factor, scale=1 / (2 * (k_factor + 1)))
+
+
+@pytest.mark.parametrize("how", ["nlos", "blocked", "scripted"])
+def test_rician_fading_has_its_strong_path_in_sight_only(how):
+    """Blocks that are 60 dB down have no sight; K = 10 dB fades too little to be taken for them."""
+    changes = {
+        "nlos": {"line_of_sight": "elevation", "nlos_loss_db": 60.0, "elevation_deg": 20.0},
+        "blocked": {"blockage_rate_hz": 0.5, "blockage_loss_db": 60.0},
+        "scripted": {},
+    }[how]
+    config = LinkConfig(fading="rician", k_factor_db=10.0, **changes)
+    process = LinkProcess(config, rng(11))
+    scripted = [60.0 * (how == "scripted" and i % 2) for i in range(6000)]
+    gains = np.array([process.state(100.0 * i, blockage_db=loss).gain for i, loss in enumerate(scripted)])
+    fades = gains * path_loss.from_db(path_loss.path_loss_db(config))
+    seen, hidden = fades[fades > 1e-3], fades[fades <= 1e-3] * 1e6
+    assert len(seen) > 1000 and len(hidden) > 1000
+    assert stats.kstest(hidden, "expon").pvalue > 1e-3
+    assert stats.kstest(seen, rician_power(10.0).cdf).pvalue > 1e-3
+
+
+def test_the_strong_path_turns_by_a_turn_a_wavelength_and_forwards_when_it_gets_shorter():
+    angles = [np.angle(line_of_sight(CARRIER, fraction * WAVELENGTH)) for fraction in (0.0, 0.25, -0.25, 1.0)]
+    assert angles == pytest.approx([0.0, np.pi / 2, -np.pi / 2, 0.0], abs=1e-9)
+
+
+def fade_covariance(pairs: list[tuple[float, float]]) -> float:
+    power = np.array(pairs)
+    return float(np.mean((power[:, 0] - 1.0) * (power[:, 1] - 1.0)))
+
+
+@pytest.mark.parametrize("elevation_deg", [0.0, 60.0])
+@pytest.mark.parametrize("wavelengths", [0.1, 0.25, 0.7])
+@pytest.mark.parametrize("positions", [False, True])
+def test_rician_fades_are_correlated_as_scattering_and_a_strong_path_with_doppler_are(
+    elevation_deg, wavelengths, positions
+):
+    """Cov(|h|^2, |h'|^2) = (J0(kd)^2 + 2 K J0(kd) cos(kd cos theta)) / (K + 1)^2, theta between way and path."""
+    config = LinkConfig(carrier_hz=CARRIER, fading="rician", k_factor_db=6.0, correlation="jakes", speed_mps=1.0)
+    config = replace(config, elevation_deg=elevation_deg, distance_m=500.0)
+    way, along, generator, pairs = wavelengths * WAVELENGTH, np.cos(np.radians(elevation_deg)), rng(12), []
+    mean = path_loss.from_db(-path_loss.path_loss_db(config))
+    for _ in range(3000):
+        process = LinkProcess(config, generator)
+        if positions:
+            views = [View(config.distance_m - along * nearer, elevation_deg) for nearer in (0.0, way)]
+            states = [process.state(0.0, seen, metres) for seen, metres in zip(views, (0.0, way), strict=True)]
+        else:
+            states = [process.state(time_s) for time_s in (0.0, way)]
+        pairs.append((states[0].gain / mean, states[1].gain / mean))
+    k_factor, angle = 10**0.6, 2 * np.pi * wavelengths
+    expected = (j0(angle) ** 2 + 2 * k_factor * j0(angle) * np.cos(angle * along)) / (k_factor + 1) ** 2
+    assert fade_covariance(pairs) == pytest.approx(expected, abs=0.035)
+
+
+def test_a_hovering_aircraft_whose_fixes_wander_keeps_its_fade():
+    process = LinkProcess(LinkConfig(fading="rician", correlation="jakes", path_loss_exponent=1e-9), rng(13))
+    gains = [process.state(0.1 * i, View(100.0 + 0.5 * np.sin(i), 30.0), 7.0).gain for i in range(20)]
+    assert np.ptp(gains) < 1e-9 * np.mean(gains)
+
+
 def test_with_the_papers_configuration_the_process_draws_what_the_single_block_draws():
     config = LinkConfig()
     process, generator = LinkProcess(config, rng(4)), rng(5)
@@ -90,15 +156,18 @@ def test_line_of_sight_grows_with_elevation_and_falls_with_the_city():
 def test_share_of_blocks_in_sight_is_the_probability_at_that_elevation():
     config = LinkConfig(line_of_sight="elevation", environment="urban", nlos_loss_db=7.0)
     large_scale = LargeScale(config, rng(7))
-    losses = np.array([large_scale.loss_db(0.0, 300.0 * i, 20.0) for i in range(4000)])
-    assert set(np.unique(losses)) == {0.0, 7.0}
+    found = [large_scale.loss_db(0.0, 300.0 * i, 20.0) for i in range(4000)]
+    assert set(found) == {(0.0, True), (7.0, False)}
+    losses = np.array([loss for loss, _ in found])
     assert np.mean(losses == 0.0) == pytest.approx(line_of_sight_probability(20.0, "urban"), abs=0.03)
 
 
 def test_shadowing_is_normal_in_db_and_decorrelates_over_its_distance():
     config = LinkConfig(shadowing_sigma_db=4.0, shadowing_distance_m=30.0)
     large_scale = LargeScale(config, rng(8))
-    losses = np.array([large_scale.loss_db(0.0, 30.0 * i, 20.0) for i in range(8000)])
+    found = [large_scale.loss_db(0.0, 30.0 * i, 20.0) for i in range(8000)]
+    assert all(clear for _, clear in found)
+    losses = np.array([loss for loss, _ in found])
     assert losses.std() == pytest.approx(4.0, rel=0.06) and losses.mean() == pytest.approx(0.0, abs=0.25)
     assert np.corrcoef(losses[1:], losses[:-1])[0, 1] == pytest.approx(np.exp(-1), abs=0.05)
 

@@ -107,6 +107,30 @@ def test_codes_arrive_exactly_or_not_at_all_and_the_payload_is_told_either_way()
     assert payload.feature_bits == 0 and payload.feature_symbols == whole_steps().size // 2 and payload.bits > 3 * 96
 
 
+def test_analog_features_are_lost_with_the_packet_that_has_their_scale() -> None:
+    config = LinkConfig(object_rate=3.0)
+    analog, packet = link(config), link(config, coding="packet")
+    lost = []
+    for index in range(100):
+        sent = analog(whole_steps(), some_objects(3), 0.3, index * 10**8, STEP)
+        for party in (sent.ground, sent.eve):
+            assert (party.features is None) == (party.objects is None)
+            lost.append(party.features is None)
+    assert 20 < sum(lost) < 180
+    codes = [packet(whole_steps(), some_objects(3), 0.3, index * 10**8, STEP).ground for index in range(100)]
+    assert any(got.features is not None and got.objects is None for got in codes)  # codes need no scale
+
+
+def test_every_block_has_a_gain_of_its_own_however_still_the_channel_stands() -> None:
+    stage, gains = link(LinkConfig(fading="none")), []
+    for index in range(6):
+        gains.append(stage.gain_db)
+        assert stage.gain_db == gains[-1] == float(np.float32(stage.gain_db))
+        assert stage(whole_steps(), some_objects(1), 1.0, index * 10**8).ground_gain_db == gains[-1]
+    assert all(one != two for one, two in zip(gains, gains[1:], strict=False))
+    assert max(gains) - min(gains) < 2e-6 and len(set(gains)) == 2
+
+
 def test_floats_cannot_go_as_a_packet() -> None:
     stage = link(coding="packet")
     announced = stage.gain_db

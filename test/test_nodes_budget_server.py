@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import FakeSource, FakeStages
 from rcl_interfaces.msg import ParameterEvent
@@ -17,15 +18,18 @@ from rclpy.qos import qos_profile_parameter_events
 from std_msgs.msg import Float32
 from test_graph_fly import fly
 from test_nodes_budgets import Bench, server
+from test_nodes_link import Sender
 
 from uav_privacy_sc import nodes
 from uav_privacy_sc.control.bcd import optimize_at_db
 from uav_privacy_sc.control.pacing import frame_epsilon
 from uav_privacy_sc.control.policy import select_policy
+from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
 from uav_privacy_sc.flight import FlightConfig
 from uav_privacy_sc.graph import PACING, flight_parameters
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.budget_server import BudgetServerConfig, BudgetServerNode
+from uav_privacy_sc.nodes.link import LinkNode
 from uav_privacy_sc.nodes.protection import ProtectionParameters
 from uav_privacy_sc.release import BUDGET_NAMES
 
@@ -140,13 +144,71 @@ def test_the_pace_bounds_epsilon_total_by_an_even_share_of_the_ceiling(bench: Be
     free, _ = steered(bench)
     assert free.point.epsilon_v + free.point.epsilon_l == pytest.approx(5.0)
     paced = BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=30).stage("surveillance").policy
-    assert 2.0 < paced.epsilon_total == frame_epsilon(20.0, 1e-5, 30) < 5.0 and paced.epsilon_v_min == 1.5
+    free_policy = select_policy("surveillance")
+    assert 1.6 < paced.epsilon_total == frame_epsilon(free_policy, 20.0, 1e-5, 30) < 5.0
     slow = BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=200).stage("surveillance").policy
-    assert slow.epsilon_total == frame_epsilon(20.0, 1e-5, 200) < 2.0
+    assert slow.epsilon_total == frame_epsilon(free_policy, 20.0, 1e-5, 200) < 1.0
     assert slow.epsilon_v_min / slow.epsilon_l_min == pytest.approx(3.0)
     assert BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=1).stage("surveillance").policy.epsilon_total == 5.0
     off = BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=200, enforce_ceiling=False)
     assert off.stage("surveillance").policy.epsilon_total == 5.0
+
+
+def test_a_gain_that_is_repeated_moves_nothing_and_one_that_differs_in_its_last_place_is_a_new_block(
+    bench: Bench,
+) -> None:
+    node, gain = steered(bench, 25.0, power_step_db=1.0)
+    gain.publish(Float32(data=15.0))
+    assert bench.until(lambda: node.gain_db == 15.0)
+    first, blocks = node.get_parameter("p_tx").value, node.counts["frames"]
+    for _ in range(5):
+        gain.publish(Float32(data=15.0))
+        bench.until(lambda: False, timeout_s=0.1)
+    assert (node.get_parameter("p_tx").value, node.counts["frames"]) == (first, blocks)
+    gain.publish(Float32(data=float(np.nextafter(np.float32(15.0), np.float32(99.0)))))
+    assert bench.until(lambda: node.counts["frames"] == blocks + 1)
+    assert 10 * math.log10(node.get_parameter("p_tx").value / first) == pytest.approx(1.0)
+
+
+def still_after_a_change(folder: Path) -> Path:
+    """A way where something that costs 20 dB goes after the first blocks, and then nothing changes any more."""
+    path = folder / "still.csv"
+    path.write_text("time_s,x_m,y_m,z_m,blockage_db\n0,100,0,50,0\n0.25,100,0,50,20\n9,100,0,50,20\n")
+    return path
+
+
+def test_a_flight_over_a_channel_that_stands_still_steps_once_a_block_whatever_the_clock_does(
+    stages: FakeStages, tmp_path: Path
+) -> None:
+    config, policy = {"power_step_db": 0.5, "budget_step": 0.02}, select_policy("surveillance")
+    way = {"trajectory": str(still_after_a_change(tmp_path)), "fading": "none"}
+    for heartbeat_s in (0.05, 60.0):
+        given = {"budget_server": {**config, "heartbeat_s": heartbeat_s, "max_gain_age_s": 60.0}, "link": way}
+        log = fly(stages, FakeSource(30), parameters=given)
+        tracker = BudgetTracker(TrackingConfig(**config))
+        points = [tracker.update(policy, frame.gain_db) for frame in log.frames]
+        flown = [(frame.budgets.epsilon_v, frame.budgets.epsilon_l, frame.budgets.p_tx) for frame in log.frames]
+        assert flown == [(point.epsilon_v, point.epsilon_l, point.p_tx) for point in points]
+        assert flown[5][2] < 0.9 * flown[10][2] < 0.9 * flown[20][2]  # it was on its way while nothing changed
+    target = optimize_at_db(policy, log.frames[-1].gain_db)
+    tracker_ends = [tracker.update(policy, log.frames[-1].gain_db) for _ in range(60)][-1]
+    assert abs(10 * math.log10(tracker_ends.p_tx / target.p_tx)) <= TrackingConfig().power_dead_band_db
+
+
+def test_budgets_reach_the_optimum_of_a_real_link_that_stands_still_after_some_blocks(
+    bench: Bench, tmp_path: Path
+) -> None:
+    node = server(bench, power_step_db=1.0)
+    options = {"link_seed": 1, "fading": "none", "trajectory": str(still_after_a_change(tmp_path))}
+    link = bench.add(LinkNode(context=bench.context, overrides=options, use_global_arguments=False))
+    assert bench.until(lambda: link.follower.budgets is not None)
+    send, sent = Sender(bench), bench.listen("link/record")
+    for frame in range(40):
+        send(100_000_000 * frame)
+        assert bench.until(lambda frame=frame: len(sent) == frame + 1 and node.gain_db == link.stage.gain_db)
+    target = optimize_at_db(select_policy("surveillance"), node.gain_db)
+    assert abs(10 * math.log10(node.get_parameter("p_tx").value / target.p_tx)) <= TrackingConfig().power_dead_band_db
+    assert node.get_parameter("epsilon_v").value == pytest.approx(target.epsilon_v, abs=0.05)
 
 
 def test_steps_that_do_not_fit_are_refused_by_name(bench: Bench) -> None:

@@ -108,7 +108,8 @@ class LinkStage:
 
     The block that the next frame will meet is drawn beforehand, and its gain to the ground is known on board
     (:attr:`gain_db`), as P1's controller needs it (section 4.2). Features go analog, as in P1, or by ``coding``
-    ``packet`` as the lattice codes that they are, whole or not at all.
+    ``packet`` as the lattice codes that they are, whole or not at all. The public scale of analog features is in the
+    object packet: whoever loses that has no features of this frame either.
 
     Args:
         config: the radio.
@@ -132,12 +133,17 @@ class LinkStage:
         self.links = links or FlightLinks(config, rng_ground, rng_eve)
         self._rngs = (rng_ground, rng_eve)
         self._clock = BlockClock(start_s)
+        self._gain_db = np.float32(np.nan)
         self._draw()
 
     @property
     def gain_db(self) -> float:
-        """Gain to the ground of the block that the next transmission meets, as exact as a Float32 carries it."""
-        return float(np.float32(self._states[0].gain_db))
+        """Gain to the ground of the block that the next transmission meets, as exact as a Float32 carries it.
+
+        It differs from that of the block before, by a unit in the last place (a millionth of a dB) where the channel
+        stands still: so whoever hears it, repeated as often as it may be, can tell a new block from a repetition.
+        """
+        return float(self._gain_db)
 
     def __call__(
         self, features: np.ndarray, objects: np.ndarray, p_tx: float, stamp_ns: int = 0, lattice_step: float = 0.0
@@ -164,6 +170,8 @@ class LinkStage:
 
     def _draw(self) -> None:
         self._states = self.links.states(self._clock.expected_s)
+        gain_db = np.float32(self._states[0].gain_db)
+        self._gain_db = np.nextafter(gain_db, np.float32(np.inf)) if gain_db == self._gain_db else gain_db
 
     def _codes(self, features: np.ndarray, lattice_step: float) -> np.ndarray:
         if not lattice_step:
@@ -184,7 +192,9 @@ class LinkStage:
             received = transmit_features(features, p_tx, state, rng)
         else:  # a packet that arrives is what was sent
             received = None if transmit_codes(codes, p_tx, state, rng, self.config) is None else features.copy()
-        told = transmit_objects(objects, p_tx, state, rng, self.config)
+        told = transmit_objects(objects, p_tx, state, rng, self.config, with_scale=codes is None)
+        if codes is None and told is None:  # the scale is in the object packet
+            received = None
         return Reception(received, told, state.snr_db(p_tx), features.shape)
 
 

@@ -34,7 +34,7 @@ def link(meter: Meter) -> Iterator[Row]:
     def send() -> None:
         state = process.state(0.1 * next(times))
         transmit_features(features, 1.0, state, rng)
-        transmit_objects(objects, 1.0, state, rng, config)
+        transmit_objects(objects, 1.0, state, rng, config, with_scale=True)
 
     def draw() -> np.ndarray:
         return rng.standard_normal(SHAPE, np.float32)

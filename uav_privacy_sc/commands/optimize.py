@@ -12,7 +12,7 @@ import numpy as np
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, say
 from uav_privacy_sc.control.adaptation import Comparison, FlightSeries, compare, mission_epsilon
 from uav_privacy_sc.control.bcd import OperatingPoint, optimize_at_db
-from uav_privacy_sc.control.policy import ScenarioPolicy, select_policy
+from uav_privacy_sc.control.policy import ScenarioPolicy, inherited_values, select_policy
 from uav_privacy_sc.control.tracking import TrackingConfig
 from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.link.geometry import load_trajectory
@@ -40,11 +40,16 @@ class Solving:
 def carry_out(order: Solving) -> int:
     """Solve, print and draw; return 1 when no point meets every constraint of the scenario, else 0.
 
+    Over a trajectory: 1 when no block's point does; how many do not is printed.
+
     Raises:
         ValueError: no such scenario, a gain out of range, or a trajectory that cannot be used; one line.
     """
     _check(order)
     policy = select_policy(order.scenario, order.scenarios_file)
+    inherited = inherited_values(order.scenario, order.scenarios_file)
+    if inherited:
+        say(f"{order.scenarios_file}, {order.scenario}: not given, so as shipped: {inherited}")
     if order.trajectory is not None:
         return _follow(order, policy, order.trajectory)
     assert order.gain_db is not None
@@ -127,13 +132,16 @@ def _follow(order: Solving, policy: ScenarioPolicy, trajectory: Path) -> int:
 def _tell(order: Solving, trajectory: Path, flown: Comparison, duration: float) -> None:
     block_s = 1.0 / order.rate_hz
     found = {name: _means(getattr(flown, name), block_s) for name in ("adaptive", "fixed")}
+    infeasible = int((~flown.adaptive.feasible).sum())
     if order.as_json:
         head = {"scenario": order.scenario, "trajectory": str(trajectory), "blocks": len(flown.gain_db), "delta": DELTA}
+        head["infeasible_blocks"] = infeasible
         print_json({**head, **found, "utility_gain": flown.utility_gain})
         return
     print_lines(
         [
             ("scenario", f"{order.scenario} over {trajectory}: {len(flown.gain_db)} blocks in {duration:g} s"),
+            ("infeasible", f"{infeasible} of {len(flown.gain_db)} blocks miss a constraint, following"),
             ("gain", f"{flown.gain_db.min():.1f} to {flown.gain_db.max():.1f} dB, fading {order.fading}"),
             ("gained", f"{flown.utility_gain:+.4f} utility at equal mission epsilon and energy"),
         ]

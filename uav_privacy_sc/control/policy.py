@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -93,11 +93,15 @@ class ScenarioPolicy:
 
 @dataclass(frozen=True)
 class PolicyValue:
-    """A value of a policy file with its source (``published`` or ``ours``) and a note."""
+    """A value of a policy file with its source (``published`` or ``ours``) and a note.
+
+    ``inherited``: the file leaves it out, and it is the one that the shipped file shares.
+    """
 
     value: Any
     source: str
     note: str = ""
+    inherited: bool = False
 
 
 def load_policies(path: str | Path | None = None) -> dict[str, ScenarioPolicy]:
@@ -117,14 +121,20 @@ def load_policies(path: str | Path | None = None) -> dict[str, ScenarioPolicy]:
 
 
 def load_policy_values(path: str | Path | None = None) -> dict[str, dict[str, PolicyValue]]:
-    """Return every value of every scenario in a policy file with its source, shared values merged in."""
+    """Return every value of every scenario in a policy file with its source, shared values merged in.
+
+    What a file does not give, and the shipped file shares, is the shipped value; its ``inherited`` says so.
+    """
     shipped = _read(None)
     document = shipped if path is None else _read(path)
     where = SHIPPED if path is None else str(path)
     scenarios = document.get("scenarios")
     if not isinstance(scenarios, dict) or not scenarios:
         raise ValueError(f"{where}: no scenarios; give a mapping `scenarios:` of name to values")
-    shared = {**_section(shipped.get("shared"), SHIPPED, "shared"), **_section(document.get("shared"), where, "shared")}
+    shared = _section(shipped.get("shared"), SHIPPED, "shared")
+    if path is not None:
+        shared = {key: replace(item, inherited=True) for key, item in shared.items()}
+        shared |= _section(document.get("shared"), where, "shared")
     merged = {str(name): {**shared, **_section(values, where, str(name))} for name, values in scenarios.items()}
     for name, values in merged.items():
         missing = [item.name for item in _policy_fields() if item.default is MISSING and item.name not in values]
@@ -143,6 +153,12 @@ def select_policy(name: str, path: str | Path | None = None) -> ScenarioPolicy:
     if name not in policies:
         raise ValueError(f"scenario is {name!r}; choose one of {', '.join(policies)}")
     return policies[name]
+
+
+def inherited_values(name: str, path: str | Path | None) -> str:
+    """Return, for people, what a scenario of a policy file leaves to the shipped one; empty when nothing."""
+    values = {} if path is None else load_policy_values(path)[name]
+    return ", ".join(f"{key} {item.value} ({item.source})" for key, item in values.items() if item.inherited)
 
 
 def _policy_fields() -> list[Any]:

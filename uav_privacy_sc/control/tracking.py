@@ -16,7 +16,7 @@ class TrackingConfig:
 
     ``gain_memory`` is the weight of the past in the gain (in dB) that is solved for: 0 trusts each block, which is
     right when its gain is known before it is used, as in P1. Steps and dead bands: budgets as a share of
-    epsilon_total, power in dB.
+    epsilon_total, power in dB. A point that misses a constraint moves whatever the dead bands say.
     """
 
     gain_memory: float = 0.0
@@ -56,11 +56,13 @@ class BudgetTracker:
         """
         target = optimize_at_db(policy, self._smoothed(gain_db))
         if policy != self._policy:
-            self._epsilon_v, self._p_tx = target.epsilon_v, target.p_tx
+            moved = (target.epsilon_v, target.p_tx)
         else:
-            self._epsilon_v = self._moved_budget(policy, target.epsilon_v)
-            self._p_tx = self._moved_power(policy, target.p_tx)
-        self._policy = policy
+            config = self.config
+            moved = self._moved(policy, target, config.budget_dead_band, config.power_dead_band_db)
+            if _missed(policy, *moved, gain_db):
+                moved = self._moved(policy, target, 0.0, 0.0)
+        self._policy, (self._epsilon_v, self._p_tx) = policy, moved
         return self._point(policy, target, gain_db)
 
     def _smoothed(self, gain_db: float) -> float:
@@ -70,16 +72,17 @@ class BudgetTracker:
         self._gain_db = gain_db if memory == 0.0 else memory * self._gain_db + (1.0 - memory) * gain_db
         return self._gain_db
 
-    def _moved_budget(self, policy: ScenarioPolicy, target: float) -> float:
-        step, dead_band = (
-            share * policy.epsilon_total for share in (self.config.budget_step, self.config.budget_dead_band)
-        )
-        return self._epsilon_v + _way(target - self._epsilon_v, step, dead_band)
-
-    def _moved_power(self, policy: ScenarioPolicy, target: float) -> float:
-        way_db = 10.0 * math.log10(target / self._p_tx)
-        step_db = _way(way_db, self.config.power_step_db, self.config.power_dead_band_db)
-        return min(self._p_tx * 10.0 ** (step_db / 10.0), policy.p_available)
+    def _moved(
+        self, policy: ScenarioPolicy, target: OperatingPoint, budget_dead_band: float, power_dead_band_db: float
+    ) -> tuple[float, float]:
+        """Return epsilon_v and p_tx after one bounded step towards the target."""
+        total, way = policy.epsilon_total, target.epsilon_v - self._epsilon_v
+        epsilon_v = self._epsilon_v + _way(way, self.config.budget_step * total, budget_dead_band * total)
+        way_db = 10.0 * math.log10(target.p_tx / self._p_tx)
+        step_db = _way(way_db, self.config.power_step_db, power_dead_band_db)
+        if step_db == way_db:  # all the way is exactly there: a constraint met with equality leaves no room to round
+            return epsilon_v, target.p_tx
+        return epsilon_v, min(self._p_tx * 10.0 ** (step_db / 10.0), policy.p_available)
 
     def _point(self, policy: ScenarioPolicy, target: OperatingPoint, gain_db: float) -> OperatingPoint:
         epsilon_l = policy.epsilon_total - self._epsilon_v
@@ -97,6 +100,12 @@ class BudgetTracker:
             location_error=flown.location_error,
             snr_db=10.0 * math.log10(snr),
         )
+
+
+def _missed(policy: ScenarioPolicy, epsilon_v: float, p_tx: float, gain_db: float) -> bool:
+    """Whether a point misses a constraint at a gain."""
+    snr = p_tx * 10.0 ** (gain_db / 10.0)
+    return worth.assess(policy, epsilon_v, policy.epsilon_total - epsilon_v, snr).violation > 0.0
 
 
 def _way(way: float, step: float, dead_band: float) -> float:

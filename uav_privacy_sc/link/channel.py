@@ -81,7 +81,7 @@ def draw_fading(config: LinkConfig, rng: np.random.Generator) -> BlockState:
 
 
 def public_scale(features: np.ndarray) -> float:
-    """Return the root mean square by which a block is brought to unit power; it goes out with the block.
+    """Return the root mean square by which a block is brought to unit power; it goes out in the object packet.
 
     Computed from what is released, so knowing it costs no privacy (post-processing).
 
@@ -138,14 +138,21 @@ def _checked_scale(cell_scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray
 
 
 def transmit_objects(
-    objects: np.ndarray, p_tx: float, state: BlockState, rng: np.random.Generator, config: LinkConfig | None = None
+    objects: np.ndarray,
+    p_tx: float,
+    state: BlockState,
+    rng: np.random.Generator,
+    config: LinkConfig | None = None,
+    *,
+    with_scale: bool = False,
 ) -> np.ndarray | None:
     """Send the object records as one packet: a copy of them when it arrives, None when it is lost by outage.
 
-    The packet shares the block, and so the SNR, with the features (P1 section 2.3).
+    The packet shares the block, and so the SNR, with the features (P1 section 2.3). ``with_scale``: it carries the
+    public scale of an analog block, too, and whoever loses it cannot scale the features, and so has none.
     """
     config = config or LinkConfig()
-    bits = object_bits(len(objects))
+    bits = object_bits(len(objects), with_scale=with_scale)
     loss = packet_error_probability(state.snr(p_tx), config.object_rate, bits, config.object_outage)
     return None if rng.random() < loss else objects.copy()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import cmath
+import math
+
 import numpy as np
 from scipy.constants import speed_of_light
 
@@ -20,17 +23,32 @@ def scattered(rng: np.random.Generator) -> complex:
     return complex(real, imaginary)
 
 
-def rician(coefficient: complex, k_factor: float) -> complex:
-    """Add a line of sight of ``k_factor`` (linear) times the scattered power, keeping E|h|^2 = 1."""
-    return (k_factor**0.5 + coefficient) / (k_factor + 1.0) ** 0.5
+def line_of_sight(carrier_hz: float, nearer_m: float) -> complex:
+    """Return the unit coefficient of a path that has become ``nearer_m`` shorter: exp(j 2 pi nearer / wavelength).
+
+    Over a way w at an angle theta to the path nearer = w cos(theta). A wave from ahead turns forwards, as in
+    :class:`JakesFading`: approaching is a positive Doppler.
+    """
+    return cmath.exp(2j * math.pi * carrier_hz / speed_of_light * nearer_m)
 
 
-def fade_gain(config: LinkConfig, coefficient: complex) -> float:
-    """Return |h_f|^2 of a scattered coefficient under the configured fading."""
+def rician(coefficient: complex, k_factor: float, sight: complex = 1.0) -> complex:
+    """Add a line of sight of ``k_factor`` (linear) times the scattered power, keeping E|h|^2 = 1.
+
+    ``sight`` is its unit coefficient (:func:`line_of_sight`).
+    """
+    return (k_factor**0.5 * sight + coefficient) / (k_factor + 1.0) ** 0.5
+
+
+def fade_gain(config: LinkConfig, coefficient: complex, sight: complex | None = 1.0) -> float:
+    """Return |h_f|^2 of a scattered coefficient under the configured fading.
+
+    ``sight`` is None where there is no line of sight: Rician fading is Rayleigh there.
+    """
     if config.fading == "none":
         return 1.0
-    if config.fading == "rician":
-        coefficient = rician(coefficient, from_db(config.k_factor_db))
+    if config.fading == "rician" and sight is not None:
+        coefficient = rician(coefficient, from_db(config.k_factor_db), sight)
     return max(abs(coefficient) ** 2, DEEPEST_FADE)
 
 

@@ -78,10 +78,23 @@ class Route(Protocol):
 
 
 class LiveRoute:
-    """The aircraft where it was last said to be; nothing is known before the first position."""
+    """The aircraft where it was last said to be; nothing is known before the first position.
 
-    def __init__(self) -> None:
+    The way flown grows once a position lies at least ``least_leg_m`` from where it grew last. Summing the steps from
+    position to position would count the noise of a hovering receiver, ten times a second, as flight: at half a metre
+    of noise more than a metre a fix. In flight the way lags by less than a leg, which matters to nothing that
+    follows it: shadowing decorrelates over tens of metres, and fading over centimetres, which no fix resolves.
+
+    Raises:
+        ValueError: ``least_leg_m`` is not finite or below 0.
+    """
+
+    def __init__(self, least_leg_m: float = 0.0) -> None:
+        if not (math.isfinite(least_leg_m) and least_leg_m >= 0.0):
+            raise ValueError(f"least_leg_m is {least_leg_m!r}; give a finite number of metres of at least 0")
+        self._least_leg_m = least_leg_m
         self._position: NDArray[np.float64] | None = None
+        self._leg_start: NDArray[np.float64] | None = None
         self._way = 0.0
 
     @property
@@ -96,8 +109,11 @@ class LiveRoute:
             ValueError: it is not three finite numbers; the one before stays.
         """
         position = _position("position", position_m)
-        if self._position is not None:
-            self._way += float(np.linalg.norm(position - self._position))
+        start = position if self._leg_start is None else self._leg_start
+        leg = float(np.linalg.norm(position - start))
+        if self._leg_start is None or leg >= self._least_leg_m:
+            self._way += leg
+            self._leg_start = position
         self._position = position
 
     def position(self, time_s: float) -> NDArray[np.float64]:
@@ -123,7 +139,8 @@ class LiveRoute:
 class Trajectory:
     """Positions over time, and how much the sight to the ground is blocked: ``(N,)`` s, ``(N, 3)`` m, ``(N,)`` dB.
 
-    Between points it is linear, before the first and after the last it stands still.
+    Between points it is linear, before the first and after the last it stands still. ``lines`` are those of the file
+    that the points come from, by which errors call them; without, they count points as rows from 1.
 
     Raises:
         ValueError: shapes differ, a value is not finite, time does not grow, or two points lie more than
@@ -134,6 +151,7 @@ class Trajectory:
     position_m: NDArray[np.float64]
     blockage_db: NDArray[np.float64]
     longest_gap_s: float = 10.0
+    lines: tuple[int, ...] | None = None
     known = True
 
     def __post_init__(self) -> None:
@@ -143,23 +161,28 @@ class Trajectory:
         for name in ("time_s", "position_m", "blockage_db"):
             bad = np.flatnonzero(~np.isfinite(getattr(self, name)).reshape(count, -1).all(axis=1))
             if len(bad):
-                raise ValueError(f"trajectory has a {name} that is not finite in row {bad[0] + 1}")
-        if (self.blockage_db < 0.0).any():
-            raise ValueError(f"trajectory has a negative blockage_db in row {np.argmin(self.blockage_db) + 1}")
+                raise ValueError(f"trajectory has a {name} that is not finite in {self._where(bad[0])}")
+        negative = np.flatnonzero(self.blockage_db < 0.0)
+        if len(negative):
+            raise ValueError(f"trajectory has a negative blockage_db in {self._where(negative[0])}; give at least 0")
         self._check_time()
+
+    def _where(self, index: int) -> str:
+        return f"row {index + 1}" if self.lines is None else f"line {self.lines[index]}"
 
     def _check_time(self) -> None:
         steps = np.diff(self.time_s)
         if (steps <= 0.0).any():
-            row = int(np.argmax(steps <= 0.0)) + 2
+            index = int(np.argmax(steps <= 0.0)) + 1
+            where = self._where(index)
             raise ValueError(
-                f"trajectory time_s does not grow in row {row} "
-                f"({self.time_s[row - 2]:g} s, then {self.time_s[row - 1]:g} s); sort it or remove the row"
+                f"trajectory time_s does not grow in {where} ({self.time_s[index - 1]:g} s, then "
+                f"{self.time_s[index]:g} s); sort it or remove the {where.split()[0]}"
             )
         if (steps > self.longest_gap_s).any():
-            row = int(np.argmax(steps > self.longest_gap_s)) + 1
+            index = int(np.argmax(steps > self.longest_gap_s))
             raise ValueError(
-                f"trajectory has a gap of {steps[row - 1]:g} s after row {row}, longer than "
+                f"trajectory has a gap of {steps[index]:g} s after {self._where(index)}, longer than "
                 f"{self.longest_gap_s:g} s; fill it or raise longest_gap_s"
             )
 
@@ -182,34 +205,48 @@ def load_trajectory(
 ) -> Trajectory:
     """Read a CSV file with a header: ``time_s, x_m, y_m, z_m`` or ``time_s, latitude, longitude, altitude``.
 
-    A column ``blockage_db`` is optional. Geodetic rows become metres from ``origin``, the first row by default.
+    A column ``blockage_db`` is optional. Geodetic rows become metres from ``origin``, the first row by default. Errors
+    name the line of the file.
 
     Raises:
         ValueError: the file cannot be read, a column is missing, a cell is no number, or :class:`Trajectory` objects.
     """
     rows = _read_rows(Path(path))
-    columns = next((names for names in (LOCAL_COLUMNS, GEODETIC_COLUMNS) if set(names) <= set(rows[0])), None)
+    given = set(next(iter(rows.values())))
+    columns = next((names for names in (LOCAL_COLUMNS, GEODETIC_COLUMNS) if set(names) <= given), None)
     if columns is None:
         raise ValueError(f"{path}: no columns {', '.join(LOCAL_COLUMNS)} or {', '.join(GEODETIC_COLUMNS)}")
     try:
-        table = np.array([[_number(path, index, row, name) for name in columns] for index, row in enumerate(rows, 2)])
-        blocked = [
-            _number(path, i, row, "blockage_db") if "blockage_db" in row else 0.0 for i, row in enumerate(rows, 2)
-        ]
+        table = np.array([[_number(line, row, name) for name in columns] for line, row in rows.items()])
+        blocked = [_number(line, row, "blockage_db") if "blockage_db" in row else 0.0 for line, row in rows.items()]
         positions = table[:, 1:]
         if columns is GEODETIC_COLUMNS:
-            start = origin or (positions[0, 0], positions[0, 1], positions[0, 2])
-            positions = np.array([east_north_up(fix[0], fix[1], fix[2], start) for fix in positions])
-        return Trajectory(table[:, 0], positions, np.array(blocked), longest_gap_s)
+            positions = _local(positions, tuple(rows), origin)
+        return Trajectory(table[:, 0], positions, np.array(blocked), longest_gap_s, tuple(rows))
     except ValueError as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
-def _read_rows(path: Path) -> list[dict[str, str]]:
+def _local(
+    fixes: NDArray[np.float64], lines: tuple[int, ...], origin: tuple[float, float, float] | None
+) -> NDArray[np.float64]:
+    start = origin or (fixes[0, 0], fixes[0, 1], fixes[0, 2])
+    positions = []
+    for line, (latitude, longitude, altitude) in zip(lines, fixes.tolist(), strict=True):
+        try:
+            positions.append(east_north_up(latitude, longitude, altitude, start))
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from None
+    return np.array(positions)
+
+
+def _read_rows(path: Path) -> dict[int, dict[str, str]]:
+    """Return the rows that hold anything by the line of the file that they are in."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
-            rows = [row for row in csv.DictReader(stream, skipinitialspace=True) if any(row.values())]
+            reader = csv.DictReader(stream, skipinitialspace=True)
+            numbered = ((reader.line_num, row) for row in reader)
+            rows = {line: row for line, row in numbered if any(row.values())}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: cannot be read as a trajectory ({error})") from None
     if not rows:
@@ -217,11 +254,11 @@ def _read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _number(path: str | Path, line: int, row: dict[str, str], column: str) -> float:
+def _number(line: int, row: dict[str, str], column: str) -> float:
     try:
         return float(row[column])
     except (TypeError, ValueError):
-        raise ValueError(f"{path}: {column} in line {line} is {row[column]!r}; give a number") from None
+        raise ValueError(f"{column} in line {line} is {row[column]!r}; give a number") from None
 
 
 def _position(name: str, value: ArrayLike) -> NDArray[np.float64]:

@@ -70,15 +70,18 @@ class LargeScale:
         self._shadow = GaussMarkov(config.shadowing_distance_m, rng)
         self._blockage = Blockage(config.blockage_rate_hz, config.blockage_duration_s, rng)
 
-    def loss_db(self, time_s: float, way_m: float, elevation_deg: float) -> float:
-        """Return NLoS, shadowing and blockage losses together; shadowing may be a gain."""
-        config = self._config
+    def loss_db(self, time_s: float, way_m: float, elevation_deg: float) -> tuple[float, bool]:
+        """Return NLoS, shadowing and blockage losses together, in dB, and whether there is a clear line of sight.
+
+        Shadowing may be a gain, and leaves the sight as it is.
+        """
+        config, clear = self._config, True
         loss = config.shadowing_sigma_db * self._shadow.value(way_m)
         if config.blockage_rate_hz > 0.0 and self._blockage.blocked(time_s):
-            loss += config.blockage_loss_db
+            loss, clear = loss + config.blockage_loss_db, False
         if config.line_of_sight == "elevation" and not self._sees(way_m, elevation_deg):
-            loss += config.nlos_loss_db
-        return loss
+            loss, clear = loss + config.nlos_loss_db, False
+        return loss, clear
 
     def noise_rise(self) -> float:
         """Return (noise + interference) / noise of this block."""

@@ -17,9 +17,12 @@ OBJECT_BITS = 96
 SCALE_BITS = 32
 
 
-def object_bits(count: int) -> int:
-    """Return the bits of a packet of ``count`` object records; an empty one still has its header."""
-    return HEADER_BITS + OBJECT_BITS * count
+def object_bits(count: int, *, with_scale: bool = False) -> int:
+    """Return the bits of a packet of ``count`` object records; an empty one still has its header.
+
+    ``with_scale``: beside analog features it carries their public scale, too.
+    """
+    return HEADER_BITS + OBJECT_BITS * count + (SCALE_BITS if with_scale else 0)
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Payload:
 
 def analog_payload(feature_values: int, object_count: int, config: LinkConfig) -> Payload:
     """Return the payload of a frame with analog features: two values a complex symbol, the scale with the objects."""
-    bits = object_bits(object_count) + SCALE_BITS
+    bits = object_bits(object_count, with_scale=True)
     return _payload(bits, 0, math.ceil(feature_values / 2), config)
 
 

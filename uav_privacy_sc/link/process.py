@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from uav_privacy_sc.link.channel import BlockState
 from uav_privacy_sc.link.config import LinkConfig
-from uav_privacy_sc.link.fading import JakesFading, fade_gain, scattered
+from uav_privacy_sc.link.fading import JakesFading, fade_gain, line_of_sight, scattered
 from uav_privacy_sc.link.geometry import Route, View, view
 from uav_privacy_sc.link.large_scale import LargeScale
 from uav_privacy_sc.link.path_loss import from_db, noise_power, path_loss_db
@@ -20,6 +22,7 @@ class LinkProcess:
         self.config, self._rng = config, rng
         self._large_scale = LargeScale(config, rng)
         self._jakes = JakesFading(config.carrier_hz, rng)
+        self._way_m = self._nearer_m = math.nan
 
     def state(
         self, time_s: float, seen: View | None = None, way_m: float | None = None, blockage_db: float = 0.0
@@ -27,15 +30,31 @@ class LinkProcess:
         """Return the channel of the block at a time.
 
         ``seen`` and ``way_m`` (metres flown) come from a trajectory; without one they are the configured range and
-        elevation, and speed times time. ``blockage_db`` is a scripted loss on top of the random ones.
+        elevation, and speed times time. ``blockage_db`` is a scripted loss on top of the random ones. Rician fading
+        has its strong path in blocks with line of sight and without any blockage only; in others it is Rayleigh.
         """
         config = self.config
-        seen = seen or View(config.distance_m, config.elevation_deg)
         way_m = config.speed_mps * time_s if way_m is None else way_m
-        loss_db = path_loss_db(config, seen.distance_m) + blockage_db
-        loss_db += self._large_scale.loss_db(time_s, way_m, seen.elevation_deg)
-        gain = from_db(-loss_db) * fade_gain(config, self._coefficient(way_m))
+        nearer_m = self._nearer(seen, way_m)
+        seen = seen or View(config.distance_m, config.elevation_deg)
+        further_db, clear = self._large_scale.loss_db(time_s, way_m, seen.elevation_deg)
+        loss_db = path_loss_db(config, seen.distance_m) + blockage_db + further_db
+        sight = line_of_sight(config.carrier_hz, nearer_m) if clear and blockage_db <= 0.0 else None
+        gain = from_db(-loss_db) * fade_gain(config, self._coefficient(way_m), sight)
         return BlockState(gain, noise_power(config) * self._large_scale.noise_rise())
+
+    def _nearer(self, seen: View | None, way_m: float) -> float:
+        """Return by how many metres the strong path has become shorter: cos(theta) integrated over the way.
+
+        With positions that is how much nearer they lie, whatever the way. Without, the aircraft flies level and
+        straight towards the receiver, so that theta is the elevation. Where the way stands still, so does the path: a
+        receiver of fixes wanders by many wavelengths while it hovers.
+        """
+        if seen is None:
+            return way_m * math.cos(math.radians(self.config.elevation_deg))
+        if way_m != self._way_m:
+            self._way_m, self._nearer_m = way_m, -seen.distance_m
+        return self._nearer_m
 
     def _coefficient(self, way_m: float) -> complex:
         return self._jakes.coefficient(way_m) if self.config.correlation == "jakes" else scattered(self._rng)

@@ -14,7 +14,7 @@ from std_msgs.msg import Float32
 
 from uav_privacy_sc.control.bcd import OperatingPoint
 from uav_privacy_sc.control.pacing import frame_epsilon, squeezed
-from uav_privacy_sc.control.policy import ScenarioPolicy, select_policy
+from uav_privacy_sc.control.policy import ScenarioPolicy, inherited_values, select_policy
 from uav_privacy_sc.control.tracking import TrackingConfig
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.parameters import parameter
@@ -65,7 +65,8 @@ class BudgetServerConfig:
         """Build the stage for a scenario.
 
         Raises:
-            ValueError: there is no such scenario, or steps and dead bands do not fit.
+            ValueError: there is no such scenario, steps and dead bands do not fit, or the ceiling is too low for its
+                frames.
         """
         tracking = TrackingConfig(
             self.gain_memory, self.budget_step, self.budget_dead_band, self.power_step_db, self.power_dead_band_db
@@ -73,20 +74,23 @@ class BudgetServerConfig:
         return BudgetStage(self._paced(select_policy(scenario, self.scenarios_file or None)), tracking)
 
     def _paced(self, policy: ScenarioPolicy) -> ScenarioPolicy:
-        """Bound epsilon_total by a frame's even share of the ceiling.
+        """Bound epsilon_total by a frame's even share of the ceiling, for a cell and a place in every frame.
 
         The share follows from the configuration alone. What is left of the ceiling does not come in: that goes by how
         large the objects in the pictures were, and the budgets show in the strength of the noise.
         """
         if not (self.enforce_ceiling and self.expected_frames):
             return policy
-        return squeezed(policy, frame_epsilon(self.epsilon_ceiling, self.delta, self.expected_frames))
+        return squeezed(policy, frame_epsilon(policy, self.epsilon_ceiling, self.delta, self.expected_frames))
 
 
 class BudgetServerNode(StageNode[BudgetServerConfig]):
     """Wraps ``pipeline.BudgetStage``. A budget is confirmed for as long as the link tells its gain, then goes stale.
 
-    A new scenario is solved for at once, at the last gain.
+    A gain that differs from the one before is that of a new block, and moves budgets by one step; the same one again
+    is a repetition, of which the link sends as many as time passes, and moves nothing: steps go by blocks, never by
+    the clock. Where the channel stands still the link tells new blocks apart by the last place of the number
+    (``pipeline.LinkStage.gain_db``). A new scenario is solved for at once, at the last gain.
     """
 
     NAME = "budget_server"
@@ -96,7 +100,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         self._steering = threading.local()
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
-        self.stage = stage or self.config.stage(self.config.scenario)
+        self.stage = stage or self._begin(self.config.scenario)
         self.point: OperatingPoint | None = None
         self.gain_db: float | None = None
         self._budgets: Budgets | None = None
@@ -136,6 +140,13 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
             self._scenario_changed.trigger()
         return SetParametersResult(successful=True)
 
+    def _begin(self, scenario: str) -> BudgetStage:
+        stage = self.config.stage(scenario)
+        inherited = inherited_values(scenario, self.config.scenarios_file or None)
+        if inherited:
+            self.get_logger().info(f"scenario {scenario} leaves out, so as shipped: {inherited}")
+        return stage
+
     def _declare_budgets(self) -> None:
         policy = self.stage.policy
         fixed: dict[str, Any] = {"location_branch": policy.location_branch, "grid_size": policy.grid_size}
@@ -162,7 +173,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         It is solved for now or, when the link is silent, as soon as it is heard again: to set budgets is to confirm
         them. The parameter is read here and not while it was judged, as a set that is judged may still be refused.
         """
-        self.stage = self.config.stage(self.get_parameter("scenario").value)
+        self.stage = self._begin(self.get_parameter("scenario").value)
         if self.gain_db is not None and self._fresh():
             self._solve(self.gain_db)
 

@@ -15,7 +15,10 @@ from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.pipeline import CODINGS, LinkStage
 
 SAME_DOMAIN = -1
-POSITION_TYPES = ("NavSatFix", "PoseStamped")
+#: Types of a position topic, and the legs in metres below which its changes are noise and no way flown
+#: (``LiveRoute``): the fixes of a hovering receiver wander by a metre or so, the poses of an odometry by centimetres.
+LEAST_LEG_M = {"NavSatFix": 3.0, "PoseStamped": 0.1}
+POSITION_TYPES = tuple(LEAST_LEG_M)
 #: Keeps the channel's streams apart from those of a mechanism with the same seed.
 SEED_KEY = 0x6C696E6B
 _RADIO = {item.name: item for item in LinkConfig.parameters()}
@@ -108,7 +111,7 @@ class LinkParameters(RadioParameters, FadingParameters, GeometryParameters):
         if self.trajectory and self.position_topic:
             raise ValueError("parameters trajectory and position_topic are both set; give one of them")
         if self.position_topic:
-            return LiveRoute()
+            return LiveRoute(LEAST_LEG_M[self.position_type])
         if not self.trajectory:
             return None
         origin = (self.origin[0], self.origin[1], self.origin[2]) if self.origin else None
