@@ -1,4 +1,4 @@
-"""``uav-privacy-sc train``: flights, detector, codec and card in a row; interruptions and wrong folders."""
+"""``uav-privacy-sc train``: every verb on tiny pictures, interruptions, and folders that are wrong."""
 
 from __future__ import annotations
 
@@ -9,37 +9,130 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from test_perception_training_data import det, frame  # noqa: E402
+
 from uav_privacy_sc.cli import main  # noqa: E402
+from uav_privacy_sc.data.flights import write_flight  # noqa: E402
+from uav_privacy_sc.perception.training import samples as samples_module  # noqa: E402
 from uav_privacy_sc.perception.training.detector import DetectorTrainer  # noqa: E402
 
+TINY = ["--batch", "1", "--crop", "64", "--threads", "1"]
 
-def test_the_shipped_weights_can_be_made_again_step_by_step(tmp_path: Path) -> None:
-    data, out = str(tmp_path / "data"), str(tmp_path / "weights")
-    assert main(["train", "flights", "--out", data, "--train", "1", "--test", "1", "--jobs", "1"]) == 0
-    assert len(list((tmp_path / "data" / "train" / "images").glob("*.jpg"))) == 8
-    assert main(["train", "detector", "--data", f"{data}/train", "--out", out, "--steps", "1"]) == 0
-    assert main(["train", "codec", "--data", f"{data}/train", "--out", out, "--steps", "1"]) == 0
-    assert main(["train", "card", "--data", f"{data}/test", "--out", out, "--detector-steps", "1"]) == 0
-    card = json.loads((tmp_path / "weights" / "card.json").read_text())
-    assert card["training"]["detector"]["steps"] == 1
-    assert card["figures"]["detector"]["pictures"] == 4
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples_module, "LONG_SIDE", 64)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    write_flight(tmp_path / "street", [frame(k, label=k) for k in range(3)], "street", "det")
+    return str(tmp_path / "street")
+
+
+def test_flights_are_rendered_with_a_note_of_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from uav_privacy_sc.data.synthetic import dataset
+
+    def render(directory: Path, flights: int, frames: int, seed: int, jobs: int, progress: object) -> int:
+        return write_flight(directory, [frame(seed % 7)] * frames, "street", "det")
+
+    monkeypatch.setattr(dataset, "render_dataset", render)
+    assert main(["train", "flights", "--out", str(tmp_path), "--train", "2", "--test", "1"]) == 0
+    assert json.loads((tmp_path / "train" / "flights.json").read_text())["flights"] == 2
+    made = samples_module.load_samples(tmp_path / "test").describe()["made"]
+    assert made == {"made_by": "uav-privacy-sc train flights", "first_seed": 300_000, "flights": 1, "frames": 4}
+
+
+def test_the_weights_can_be_made_again_step_by_step(data: str, tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    out = ["--data", data, "--out", str(weights)]
+    assert main(["train", "detector", *out, "--steps", "1", *TINY]) == 0
+    few = ["--steps", "1", "--batch", "1", "--threads", "1"]
+    assert main(["train", "codec", *out, *few]) == 0
+    assert main(["train", "attacker", *out, *few, "--pictures", "2"]) == 0
+    assert main(["train", "attacker", *out, *few, "--noise", "adaptive"]) == 0
+    files = {path.name for path in weights.iterdir()}
+    for name in ("detector", "codec", "inverter", "inverter-adaptive"):
+        assert {f"{name}.pt", f"{name}-losses.png", f"{name}-losses.json", f"{name}-checkpoint.pt"} <= files
+    card = json.loads((weights / "card.json").read_text())
+    assert set(card["training"]) == {"detector", "codec", "inverter", "inverter-adaptive"}
+    entry = card["training"]["detector"]
+    assert (
+        entry["steps"] == 1 and entry["data"]["name"] == "street" and entry["started_from"] == {"detector": "scratch"}
+    )
+    detector = card["files"]["detector.pt"]["sha256"]
+    assert card["training"]["codec"]["started_from"] == {"detector_sha256": detector}
+    assert card["training"]["inverter"]["settings"]["pictures"] == 2
+    assert str(tmp_path) not in (weights / "card.json").read_text()
+
+    assert main(["train", "card", *out, "--real", data, "--threads", "1"]) == 0
+    card = json.loads((weights / "card.json").read_text())
+    assert set(card["figures"]) == {"data", "detector", "codec", "inverter", "out_of_domain", "measured_on"}
+    assert card["figures"]["detector"]["pictures"] == 3 and set(card["figures"]["inverter"]) == {"plain", "adaptive"}
+    assert card["figures"]["out_of_domain"]["street"]["layout"] == "visdrone-det"
+
+
+def test_a_training_begun_otherwise_is_not_resumed_but_can_begin_anew(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["train", "detector", "--data", data, "--out", str(tmp_path / "out"), "--steps", "1", *TINY]
+    assert main(call) == 0
+    capsys.readouterr()
+    assert main([*call, "--seed", "7"]) == 2
+    assert "begun with seed=1 (now 7); go on as it was begun" in capsys.readouterr().err
+    assert main([*call, "--seed", "7", "--fresh", "--init", str(tmp_path / "out" / "detector.pt")]) == 0
+    entry = json.loads((tmp_path / "out" / "card.json").read_text())["training"]["detector"]
+    assert entry["seed"] == 7 and entry["started_from"]["share_taken_percent"] == 100
 
 
 def test_an_interrupted_training_says_where_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(self: DetectorTrainer, progress: object) -> None:
+        self.step, self.losses = 200, [[1.0, 1.0, 1.0]] * 200
+        self.save()
         self.step = 250
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DetectorTrainer, "run", interrupted)
-    data = str(tmp_path / "data")
-    main(["train", "flights", "--out", data, "--train", "1", "--test", "1", "--jobs", "1"])
-    assert main(["train", "detector", "--data", f"{data}/test", "--out", str(tmp_path / "out")]) == 1
+    assert main(["train", "detector", "--data", data, "--out", str(tmp_path / "out"), *TINY]) == 1
     assert "stopped after 250 steps; the same command goes on from step 200" in capsys.readouterr().err
+    entry = json.loads((tmp_path / "out" / "card.json").read_text())["training"]["detector"]
+    assert entry["steps"] == 200 and not entry["complete"]
 
 
-def test_wrong_folders_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "detector", "--data", str(tmp_path)]) == 2
-    assert f"{tmp_path} has no images/" in capsys.readouterr().err
-    assert main(["train", "detector", "--data", str(tmp_path), "--steps", "0"]) == 2
+def test_a_folder_can_be_checked_before_it_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = det(tmp_path / "odd", {"a": "8,8,16,16,1,4,0,0,\n1,2,3"})
+    assert main(["train", "check", "--data", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert "odd: visdrone-det, 1 pictures at 64x64, 1 objects (car 1)" in told
+    assert "too few fields 1, trailing comma 1" in told
+    assert main(["train", "check", "--data", str(folder / "annotations"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["set_aside"] == {"too few fields": 1, "trailing comma": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (["detector"], "is empty"),
+        (["detector", "--steps", "0"], "greater than or equal to 1"),
+        (["detector", "--crop", "100"], "crop=100 must be a multiple of 32"),
+        (["attacker", "--noise", "loud"], "noise='loud' is unknown; use none or adaptive"),
+        (["attacker"], "has no codec.pt"),
+        (["card"], "is empty"),
+        (["check"], "holds neither pictures nor annotation files"),
+    ],
+)
+def test_wrong_calls_are_said_in_one_line(
+    call: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = [] if call[0] == "check" else ["--out", str(tmp_path)]
+    assert main(["train", *call, "--data", str(tmp_path), *out]) == 2
+    assert said in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_codec_needs_a_detector_and_something_to_paint(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "codec", "--data", data, "--out", str(tmp_path / "none")]) == 2
+    assert "none is no folder" in capsys.readouterr().err

@@ -1,8 +1,9 @@
-"""Training: crops keep boxes on their objects, trainers lower the loss and resume, measures measure."""
+"""Training: crops keep boxes on their objects, trainers lower the loss, resume, and refuse to resume something else."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,51 +12,49 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from uav_privacy_sc import scene  # noqa: E402
-from uav_privacy_sc.data.synthetic.dataset import render_dataset  # noqa: E402
+from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, mask_shape  # noqa: E402
-from uav_privacy_sc.perception.detector import Detector  # noqa: E402
-from uav_privacy_sc.perception.training.card import measure, write_card  # noqa: E402
-from uav_privacy_sc.perception.training.codec import (  # noqa: E402
-    CodecTrainer,
-    CodecTraining,
-    TapSet,
-    draw_protection,
-    send,
-)
+from uav_privacy_sc.perception.training.attacker import AttackerTrainer, AttackerTraining, encode  # noqa: E402
+from uav_privacy_sc.perception.training.batches import TapSet, batches, draw_protection, send, tap_set  # noqa: E402
+from uav_privacy_sc.perception.training.checkpoint import Checkpoint, CheckpointError, forget  # noqa: E402
+from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, mask_loss  # noqa: E402
+from uav_privacy_sc.perception.training.curve import plot_losses, smooth  # noqa: E402
 from uav_privacy_sc.perception.training.detector import (  # noqa: E402
     DetectorTrainer,
     DetectorTraining,
     crop_sample,
 )
-from uav_privacy_sc.perception.training.measure import codec_figures, detector_figures  # noqa: E402
-from uav_privacy_sc.perception.training.samples import DatasetError, Samples, load_samples  # noqa: E402
-from uav_privacy_sc.perception.weights import shipped  # noqa: E402
+from uav_privacy_sc.perception.training.samples import UNKNOWN, DatasetError, Samples  # noqa: E402
+from uav_privacy_sc.perception.weights import WeightsError, load_module, shipped  # noqa: E402
+
+TINY = DetectorTraining(steps=2, batch=1, crop=64, checkpoint_every=1)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("training")
-    render_dataset(out, 2, 2, seed=77)
+def samples() -> Samples:
+    rng = np.random.default_rng(4)
+    objects = [scene.make_objects(rng.random((3, 2)), np.full((3, 2), 0.4), [0, 3, 8]) for _ in range(3)]
+    return Samples(rng.integers(0, 255, (3, 64, 64, 3), np.uint8), objects, None)
+
+
+@pytest.fixture(scope="module")
+def trained(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a detector was trained for two steps."""
+    out = tmp_path_factory.mktemp("detector")
+    DetectorTrainer(samples, out, TINY).run(lambda step, losses: None)
     return out
 
 
-@pytest.fixture(scope="module")
-def samples(folder: Path) -> Samples:
-    return load_samples(folder)
-
-
-def _taps(count: int = 4) -> TapSet:
+def taps(count: int = 4) -> TapSet:
     rng = np.random.default_rng(3)
-    taps = rng.normal(0, 1, (count, 128, 6, 8)).astype(np.float16)
-    masks = (taps[:, 0].repeat(4, 1).repeat(4, 2) > 0).astype(np.uint8) * 3 + 10
+    values = rng.normal(0, 1, (count, 128, 6, 8)).astype(np.float16)
+    masks = (values[:, 0].repeat(4, 1).repeat(4, 2) > 0).astype(np.uint8) * 3 + 10
     objects = [scene.make_objects(rng.random((3, 2)), np.full((3, 2), 0.2), [0, 3, 8]) for _ in range(count)]
-    return TapSet(taps, rng.integers(0, 255, (count, 48, 64, 3), np.uint8), masks, objects)
+    return TapSet(values, rng.integers(0, 255, (count, 48, 64, 3), np.uint8), masks, objects)
 
 
-def test_samples_have_the_networks_size_and_their_truth(samples: Samples) -> None:
-    assert samples.images.shape == (4, 352, 640, 3)
-    assert samples.masks is not None and samples.masks.shape == (4, 88, 160)
-    assert all(len(objects) > 0 for objects in samples.objects)
+def silent(step: int, losses: list[float]) -> None:
+    """No progress is shown."""
 
 
 def test_a_crop_keeps_boxes_on_their_objects() -> None:
@@ -75,24 +74,155 @@ def test_a_crop_keeps_boxes_on_their_objects() -> None:
     assert seen > 15
 
 
-def test_detector_training_resumes_where_it_stopped(samples: Samples, tmp_path: Path) -> None:
-    config = DetectorTraining(steps=2, batch=2, crop=96, checkpoint_every=1)
-    DetectorTrainer(samples, tmp_path, config).run(lambda step, losses: None)
+def test_detector_training_resumes_where_it_stopped(samples: Samples, trained: Path, tmp_path: Path) -> None:
+    def stop(step: int, losses: list[float]) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        DetectorTrainer(samples, tmp_path, TINY).run(stop)
     steps: list[int] = []
-    again = DetectorTrainer(samples, tmp_path, DetectorTraining(steps=3, batch=2, crop=96))
+    again = DetectorTrainer(samples, tmp_path, TINY)
+    assert again.step == again.checkpoint.step == 1
     again.run(lambda step, losses: steps.append(step))
-    assert steps == [3]
-    assert len(json.loads((tmp_path / "detector-losses.json").read_text())) == 3
-    assert Detector(tmp_path / "detector.pt")(samples.images[0])[1].shape == (1, 128, 22, 40)
+    assert steps == [2]
+    losses = json.loads((tmp_path / "detector-losses.json").read_text())
+    assert losses == json.loads((trained / "detector-losses.json").read_text()), "as if it had never stopped"
+    assert (tmp_path / "detector-losses.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "said"),
+    [
+        ({"seed": 9}, {}, "seed=1 .now 9."),
+        ({"steps": 50}, {}, "steps=2 .now 50."),
+        ({"zoom": (1.0, 1.1)}, {}, "zoom="),
+        ({}, {"objects": [scene.no_objects()] * 3}, "other data"),
+    ],
+)
+def test_a_training_of_other_settings_or_data_is_not_resumed(
+    samples: Samples, trained: Path, settings: dict, change: dict, said: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"begun with {said}.*--out.*--fresh"):
+        DetectorTrainer(replace(samples, **change), trained, replace(TINY, **settings))
+    assert DetectorTrainer(samples, trained, replace(TINY, checkpoint_every=7)).step == 2, "that changes no step"
+
+
+def test_checkpoints_that_do_not_say_what_they_are_of_are_resumed(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2, 2)
+    torch.save({"layer": layer.state_dict(), "step": 3, "losses": [[1.0]] * 3}, tmp_path / "x-checkpoint.pt")
+    assert Checkpoint(tmp_path, "x", {"layer": layer}, {"settings": {"seed": 1}}).load() == (3, [[1.0]] * 3)
+
+
+def test_a_broken_or_foreign_checkpoint_is_named_and_can_be_forgotten(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2, 2)
+    Checkpoint(tmp_path, "x", {"layer": layer}).save(1, [[0.5]])
+    with pytest.raises(CheckpointError, match="x-checkpoint.pt is of another architecture"):
+        Checkpoint(tmp_path, "x", {"layer": torch.nn.Linear(3, 2)}).load()
+    path = tmp_path / "x-checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(CheckpointError, match=r"cannot read .*x-checkpoint.pt.*--fresh"):
+        Checkpoint(tmp_path, "x", {"layer": layer}).load()
+    with pytest.raises(FloatingPointError, match="not finite after 2 steps; .*--learning-rate"):
+        Checkpoint(tmp_path, "x", {"layer": layer}).save(2, [[0.5], [float("nan")]])
+    forget(tmp_path, "x")
+    assert Checkpoint(tmp_path, "x", {"layer": layer}).load() == (0, [])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_detector_starts_from_given_weights(samples: Samples, trained: Path, tmp_path: Path) -> None:
+    fresh = DetectorTrainer(samples, tmp_path, TINY, init=trained / "detector.pt")
+    given = DetectorTrainer(samples, trained, TINY).average.state_dict()
+    assert fresh.init_share == 100
+    for name, value in fresh.model.state_dict().items():
+        torch.testing.assert_close(value.float(), given[name].float(), atol=2e-3, rtol=2e-3)
+    (tmp_path / "bad.pt").write_bytes(b"nothing")
+    for path, message in (("missing.pt", "is no file"), ("bad.pt", "cannot read init")):
+        with pytest.raises(WeightsError, match=message):
+            DetectorTrainer(samples, tmp_path, TINY, init=tmp_path / path)
 
 
 def test_codec_training_lowers_the_loss_and_resumes(tmp_path: Path) -> None:
-    config = CodecTraining(steps=40, batch=4, crop=(6, 8), without_noise=1.0, without_features=0.0)
-    trainer = CodecTrainer(_taps(), tmp_path, config)
-    trainer.run(lambda step, losses: None)
+    config = CodecTraining(steps=25, batch=4, crop=(6, 8), without_noise=1.0, without_features=0.0)
+    trainer = CodecTrainer(taps(), tmp_path, config)
+    trainer.run(silent)
     first, last = np.mean(trainer.losses[:5], axis=0), np.mean(trainer.losses[-5:], axis=0)
     assert (last < first).all()
-    assert CodecTrainer(_taps(), tmp_path, config).step == 40
+    assert CodecTrainer(taps(), tmp_path, config).step == 25
+    assert isinstance(load_module(tmp_path / "codec.pt", Codec), Codec)
+    assert not (tmp_path / "inverter.pt").exists(), "the eavesdropper's is trained on the finished codec"
+    with pytest.raises(CheckpointError, match="other detector"):
+        CodecTrainer(replace(taps(), detector="another"), tmp_path, config)
+
+
+def test_pixels_of_unknown_class_teach_nothing() -> None:
+    weights = torch.ones(14)
+    scores, mask = torch.randn(1, 14, 4, 4, requires_grad=True), torch.full((1, 4, 4), UNKNOWN)
+    assert mask_loss(scores, mask, weights).item() == 0.0
+    mask[0, 1, 1] = 3
+    mask_loss(scores, mask, weights).backward()
+    assert scores.grad is not None
+    assert (scores.grad.abs().sum(1)[0] > 0).nonzero().tolist() == [[1, 1]]
+    alone = torch.nn.functional.cross_entropy(scores[:, :, 1, 1], mask[:, 1, 1])
+    assert mask_loss(scores, mask, weights).item() == pytest.approx(alone.item(), rel=1e-5)
+
+
+def test_a_codec_is_trained_on_boxes_alone_but_not_on_nothing(tmp_path: Path) -> None:
+    data = taps()
+    masks = np.full_like(data.masks, UNKNOWN)
+    config = CodecTraining(steps=2, batch=2, crop=(6, 8))
+    with pytest.raises(DatasetError, match="no pixel of these pictures has a known class"):
+        CodecTrainer(replace(data, masks=masks), tmp_path, config)
+    masks[:, 4:8, 4:8] = 3
+    trainer = CodecTrainer(replace(data, masks=masks), tmp_path, config)
+    trainer.run(silent)
+    assert np.isfinite(trainer.losses).all()
+
+
+def test_taps_come_with_pictures_and_masks_of_their_grid(samples: Samples) -> None:
+    class Blind:
+        device, sha256 = "cpu", "abc"
+
+        def infer(self, batch: torch.Tensor) -> tuple[np.ndarray, torch.Tensor]:
+            return scene.no_objects(), batch[:, :1, ::16, ::16]
+
+    data = tap_set(samples, Blind())  # type: ignore[arg-type]
+    assert data.taps.shape == (3, 1, 4, 4) and data.pictures.shape == (3, 32, 32, 3)
+    assert data.masks.shape == (3, 16, 16) and (data.masks == UNKNOWN).all() and data.detector == "abc"
+    np.testing.assert_allclose(data.taps[0, 0], samples.images[0, ::16, ::16, 0] / 255, atol=1e-3)
+
+
+def test_the_plain_attacker_hears_clear_codes_and_the_adaptive_one_protected_ones(tmp_path: Path) -> None:
+    codec, data = Codec().eval(), taps()
+    codes = encode(data, codec)
+    assert codes.taps.shape == (4, Codec().encoder(torch.zeros(1, 128, 2, 2)).shape[1], 6, 8)
+    plain, adaptive = (AttackerTraining(steps=8, batch=8, noise=noise) for noise in ("none", "adaptive"))
+    assert not any(batch.sigma.any() for batch in batches(codes, plain, 0))
+    quiet = np.mean([(batch.sigma.amax(dim=(1, 2, 3)) == 0).float().mean() for batch in batches(codes, adaptive, 0)])
+    assert 0.1 < quiet < 0.55
+
+
+def test_attackers_are_trained_resumed_and_loaded_by_name(tmp_path: Path) -> None:
+    codec, data = Codec().eval(), taps()
+    for noise, name in (("none", "inverter.pt"), ("adaptive", "inverter-adaptive.pt")):
+        config = AttackerTraining(steps=2, batch=2, noise=noise, pictures=3)
+        trainer = AttackerTrainer(data, codec, tmp_path, config)
+        assert len(trainer.data.objects) == 3
+        trainer.run(silent)
+        assert AttackerTrainer(data, codec, tmp_path, config).step == 2
+        assert isinstance(load_module(tmp_path / name, Inverter), Inverter)
+    with pytest.raises(CheckpointError, match="other codec"):
+        AttackerTrainer(data, Codec().eval(), tmp_path, config)
+    code = encode(data, codec).taps[0]
+    pictures = [InversionAttacker(tmp_path, "cpu", adaptive=adaptive)(code) for adaptive in (False, True)]
+    assert pictures[0].shape == (48, 64, 3) and (pictures[0] != pictures[1]).any()
+
+
+def test_a_folder_without_the_adaptive_attacker_fails_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "inverter.pt").write_bytes(shipped("inverter.pt").read_bytes())
+    InversionAttacker(tmp_path, "cpu")
+    with pytest.raises(WeightsError, match="inverter-adaptive.pt"):
+        InversionAttacker(tmp_path, "cpu", adaptive=True)
 
 
 def test_what_is_sent_has_the_noise_that_was_drawn() -> None:
@@ -104,10 +234,10 @@ def test_what_is_sent_has_the_noise_that_was_drawn() -> None:
 
 
 def test_training_meets_all_kinds_of_protection() -> None:
-    rng, objects = np.random.default_rng(2), _taps().objects[0]
+    rng, objects = np.random.default_rng(2), taps().objects[0]
     drawn = [draw_protection(objects, (6, 8), CodecTraining(), rng) for _ in range(200)]
-    silent = np.mean([(d.sigma == 0).all() for d in drawn])
-    assert 0.2 < silent < 0.4
+    silent_share = np.mean([(d.sigma == 0).all() for d in drawn])
+    assert 0.2 < silent_share < 0.4
     levels = np.array([d.sigma.max() for d in drawn if d.sigma.any()])
     assert levels.min() < 0.1 and levels.max() > 10
     assert any(d.snr_db is None for d in drawn) and any(not d.features for d in drawn)
@@ -115,51 +245,27 @@ def test_training_meets_all_kinds_of_protection() -> None:
     assert drawn[0].prior.shape == (10, *mask_shape((6, 8)))
 
 
-def test_a_perfect_detector_scores_one_and_a_blind_one_zero(samples: Samples) -> None:
-    class Oracle:
-        def __init__(self, answers: list[np.ndarray]) -> None:
-            self.answers = iter(answers)
-
-        def infer(self, batch: torch.Tensor) -> tuple[np.ndarray, None]:
-            return next(self.answers), None
-
-    perfect = detector_figures(samples, Oracle(samples.objects))  # type: ignore[arg-type]
-    assert perfect["map50"] == pytest.approx(1.0)
-    shifted = [objects.copy() for objects in samples.objects]
-    for objects in shifted:
-        objects["x"] += objects["w"]
-    assert detector_figures(samples, Oracle(shifted))["map50"] < 0.2  # type: ignore[arg-type]
-
-
-def test_codec_figures_cover_features_prior_and_budgets() -> None:
-    figures = codec_figures(_taps(2), Codec().eval(), epsilons=(1, 100))
-    assert set(figures) == {"both", "features", "prior", "both at epsilon_v 1", "both at epsilon_v 100"}
-    assert all(0 <= case["accuracy"] <= 1 for case in figures.values())
-
-
-def test_a_card_says_what_was_measured_and_of_which_files(samples: Samples, tmp_path: Path) -> None:
-    for name in ("detector.pt", "codec.pt", "inverter.pt"):
-        (tmp_path / name).write_bytes(shipped(name).read_bytes())
-    few = Samples(samples.images[:1], samples.objects[:1], samples.masks[:1] if samples.masks is not None else None)
-    card = json.loads(write_card(tmp_path, measure(tmp_path, few), {"data": "one picture"}).read_text())
-    assert set(card["figures"]) == {"detector", "codec", "inverter"}
-    assert set(card["files"]) == {"detector.pt", "codec.pt", "inverter.pt"}
-    assert card["training"] == {"data": "one picture"}
-
-
-def test_faults_of_a_training_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="no images/"):
-        load_samples(tmp_path)
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.jpg").write_text("not a picture")
-    with pytest.raises(DatasetError, match="a.jpg is not a readable picture"):
-        load_samples(tmp_path)
+def test_a_loss_curve_is_smoothed_without_looking_ahead(tmp_path: Path) -> None:
+    np.testing.assert_allclose(smooth(np.array([4.0, 2.0, 0.0, 0.0]), 2), [4.0, 3.0, 1.0, 0.0])
+    for losses in ([], [[1.0, 2.0]], [[1.0, 2.0], [0.5, 2.0]]):
+        plot_losses(tmp_path / "curve.png", losses, ("box", "class"), "detector")
+        assert (tmp_path / "curve.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [(DetectorTraining, {"crop": 100}), (DetectorTraining, {"steps": 0}), (CodecTraining, {"batch": 0})],
+    [
+        (DetectorTraining, {"crop": 100}),
+        (DetectorTraining, {"steps": 0}),
+        (DetectorTraining, {"learning_rate": float("nan")}),
+        (CodecTraining, {"batch": 0}),
+        (CodecTraining, {"learning_rate": float("inf")}),
+        (CodecTraining, {"channels": 0}),
+        (AttackerTraining, {"noise": "loud"}),
+        (AttackerTraining, {"pictures": 0}),
+    ],
 )
 def test_training_parameters_out_of_range_are_refused(kind: type, values: dict) -> None:
-    with pytest.raises(ValueError, match="=0|=100"):
+    name, value = next(iter(values.items()))
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
         kind(**values)

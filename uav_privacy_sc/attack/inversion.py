@@ -10,7 +10,7 @@ from torch import nn
 
 from uav_privacy_sc.perception.codec import CODE_CHANNELS, NoiseGauge, Residual, block
 from uav_privacy_sc.perception.device import choose_device
-from uav_privacy_sc.perception.weights import load_module, locate
+from uav_privacy_sc.perception.weights import WeightsError, load_module, locate
 
 #: Picture pixels for each feature cell and side: 22 x 40 cells give 176 x 320.
 PICTURE_SCALE = 8
@@ -34,15 +34,19 @@ def _rise(inputs: int, outputs: int) -> nn.Sequential:
 
 
 class InversionAttacker:
-    """What the eavesdropper makes of intercepted features, with weights trained on unprotected ones.
+    """What the eavesdropper makes of intercepted features, with weights trained on unprotected ones or, if
+    ``adaptive``, on protected ones.
 
     Raises:
         WeightsError: weights that are not there or cannot be read.
     """
 
-    def __init__(self, weights: Path | str | None = None, device: str = "auto") -> None:
+    def __init__(self, weights: Path | str | None = None, device: str = "auto", adaptive: bool = False) -> None:
         self.device = choose_device(device)
-        self.network = load_module(locate("inverter.pt", weights), Inverter).to(self.device)
+        path = locate("inverter-adaptive.pt" if adaptive else "inverter.pt", weights)
+        if adaptive and not path.is_file():
+            raise WeightsError(f"{path} is missing; make it by: uav-privacy-sc train attacker --noise adaptive")
+        self.network = load_module(path, Inverter).to(self.device)
 
     @torch.inference_mode()
     def __call__(self, features: np.ndarray) -> np.ndarray:

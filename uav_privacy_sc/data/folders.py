@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from uav_privacy_sc.data.images import IMAGE_SUFFIXES, ImageError, read_image, read_mask
-from uav_privacy_sc.data.sources import Source, SourceError, SourceFrame, Truth
+from uav_privacy_sc.data.sources import DEFAULT_RATE_HZ, Source, SourceError, SourceFrame, Truth
 from uav_privacy_sc.data.visdrone import (
     DET_FIELDS,
     VID_FIELDS,
@@ -25,7 +25,9 @@ from uav_privacy_sc.scene import OBJECT_CLASSES
 #: ``(picture, height, width) -> Truth`` or None where the annotations say nothing of the picture.
 TruthReader = Callable[[Path, int, int], Truth | None]
 
-_AUAIR_CLASSES = {
+#: AU-AIR's classes as VisDrone's; a trailer is none of these and counts as category 11. AU-AIR does not tell people who
+#: walk or stand from others: all are pedestrians.
+AUAIR_CLASSES = {
     "human": "pedestrian",
     "car": "car",
     "truck": "truck",
@@ -44,6 +46,11 @@ class FolderSource(Source):
         self.kind = kind
         self._pictures = pictures
         self.read_truth: TruthReader | None = None
+
+    def keep(self, numbers: Iterable[int]) -> None:
+        """Keep the pictures of these numbers alone, in the order given."""
+        self._pictures = [self._pictures[number] for number in numbers]
+        self.length = len(self._pictures)
 
     def _frames(self) -> Iterator[SourceFrame]:
         for index, path in enumerate(self._pictures):
@@ -67,24 +74,26 @@ class FolderSource(Source):
         return truth
 
 
-def open_folder(path: Path, rate_hz: float, max_frames: int | None) -> Source:
+def open_folder(path: Path, rate_hz: float, max_frames: int | None, masks: bool = True) -> FolderSource:
     """Open a folder as what it is: VisDrone VID or MOT, VisDrone DET, AU-AIR, or pictures without truth.
+
+    ``masks`` says whether masks beside the annotations are read.
 
     Raises:
         SourceError: if it cannot be listed or holds no readable picture.
     """
     if (path / "sequences").is_dir():
-        return _open_sequences(path, rate_hz, max_frames)
+        return _open_sequences(path, rate_hz, max_frames, masks)
     pictures = path / "images" if (path / "images").is_dir() else path
     root = pictures.parent
     if pictures.parent.name == "sequences":
-        return _open_sequence(pictures, rate_hz, max_frames)
+        return _open_sequence(pictures, rate_hz, max_frames, masks)
     if (root / "annotations.json").is_file():
         source = _folder(pictures, "au-air", rate_hz, max_frames)
         source.read_truth = _auair_truth(root / "annotations.json", source.oddities)
     elif pictures.name == "images" and (root / "annotations").is_dir():
         source = _folder(pictures, "visdrone-det", rate_hz, max_frames)
-        source.read_truth = _det_truth(root, source.oddities)
+        source.read_truth = _det_truth(root, source.oddities, masks)
     else:
         source = _folder(pictures, "images", rate_hz, max_frames)
     return source
@@ -103,11 +112,26 @@ def open_picture(path: Path, rate_hz: float, max_frames: int | None) -> Source:
     return FolderSource(path.name, "images", [path], rate_hz, max_frames)
 
 
-def _open_sequences(root: Path, rate_hz: float, max_frames: int | None) -> Source:
+def open_every(path: Path, masks: bool = True) -> list[FolderSource]:
+    """Open all of a folder: every sequence of VisDrone VID or MOT, one source for any other layout.
+
+    Raises:
+        SourceError: if it cannot be listed, or it or a sequence holds no readable picture.
+    """
+    sequences = _sequences(path) if (path / "sequences").is_dir() else [path]
+    return [open_folder(sequence, DEFAULT_RATE_HZ, None, masks) for sequence in sequences]
+
+
+def _sequences(root: Path) -> list[Path]:
     sequences = sorted(child for child in (root / "sequences").iterdir() if child.is_dir())
     if not sequences:
         raise SourceError(f"{root / 'sequences'} holds no sequence")
-    source = _open_sequence(sequences[0], rate_hz, max_frames)
+    return sequences
+
+
+def _open_sequences(root: Path, rate_hz: float, max_frames: int | None, masks: bool) -> FolderSource:
+    sequences = _sequences(root)
+    source = _open_sequence(sequences[0], rate_hz, max_frames, masks)
     if len(sequences) > 1:
         source.notes.append(
             f"{root} holds {len(sequences)} sequences; this is {sequences[0].name}. "
@@ -116,12 +140,13 @@ def _open_sequences(root: Path, rate_hz: float, max_frames: int | None) -> Sourc
     return source
 
 
-def _open_sequence(pictures: Path, rate_hz: float, max_frames: int | None) -> Source:
+def _open_sequence(pictures: Path, rate_hz: float, max_frames: int | None, masks: bool) -> FolderSource:
     source = _folder(pictures, "visdrone-vid", rate_hz, max_frames)
     root = pictures.parents[1]
     annotations = root / "annotations" / f"{pictures.name}.txt"
     if annotations.is_file():
-        source.read_truth = _vid_truth(annotations, root / "masks" / pictures.name, source.oddities)
+        drawn = root / "masks" / pictures.name if masks else None
+        source.read_truth = _vid_truth(annotations, drawn, source.oddities)
     return source
 
 
@@ -156,19 +181,20 @@ def _natural(path: Path) -> tuple[list[tuple[bool, int, str]], str]:
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts], path.name
 
 
-def _det_truth(root: Path, oddities: Counter[str]) -> TruthReader:
+def _det_truth(root: Path, oddities: Counter[str], masks: bool) -> TruthReader:
     def read(picture: Path, height: int, width: int) -> Truth | None:
         path = root / "annotations" / f"{picture.stem}.txt"
         if not path.is_file():
             return None
         rows, found = read_rows(path, DET_FIELDS)
         oddities.update(found)
-        return _visdrone_truth(rows, root / "masks" / f"{picture.stem}.png", (height, width), oddities)
+        mask = root / "masks" / f"{picture.stem}.png" if masks else None
+        return _visdrone_truth(rows, mask, (height, width), oddities)
 
     return read
 
 
-def _vid_truth(annotations: Path, masks: Path, oddities: Counter[str]) -> TruthReader:
+def _vid_truth(annotations: Path, masks: Path | None, oddities: Counter[str]) -> TruthReader:
     try:
         rows, found = read_rows(annotations, VID_FIELDS)
     except AnnotationError as error:
@@ -179,16 +205,16 @@ def _vid_truth(annotations: Path, masks: Path, oddities: Counter[str]) -> TruthR
         if not picture.stem.isdigit():
             return None
         here = rows[rows["frame"] == int(picture.stem)]
-        return _visdrone_truth(here, masks / f"{picture.stem}.png", (height, width), oddities)
+        return _visdrone_truth(here, masks and masks / f"{picture.stem}.png", (height, width), oddities)
 
     return read
 
 
-def _visdrone_truth(rows: np.ndarray, mask: Path, shape: tuple[int, int], oddities: Counter[str]) -> Truth:
+def _visdrone_truth(rows: np.ndarray, mask: Path | None, shape: tuple[int, int], oddities: Counter[str]) -> Truth:
     height, width = shape
     annotations, aside = frame_annotations(rows, width, height)
     oddities.update(aside)
-    pixels = read_mask(mask) if mask.is_file() else None
+    pixels = read_mask(mask) if mask is not None and mask.is_file() else None
     if pixels is not None and pixels.shape != shape:
         oddities["mask of another size than its picture"] += 1
         pixels = None
@@ -224,6 +250,6 @@ def _auair_boxes(entry: dict, classes: list[str], shape: tuple[int, int], odditi
 
 
 def _as_det_line(box: dict, classes: list[str]) -> str:
-    name = _AUAIR_CLASSES.get(classes[int(box["class"])].lower())
+    name = AUAIR_CLASSES.get(classes[int(box["class"])].lower())
     category = len(OBJECT_CLASSES) + 1 if name is None else OBJECT_CLASSES.index(name) + 1
     return f"{box['left']},{box['top']},{box['width']},{box['height']},1,{category},0,0"

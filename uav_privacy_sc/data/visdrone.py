@@ -39,7 +39,8 @@ class FrameAnnotations:
     """What VisDrone says about one picture, with boxes normalized to it.
 
     ``objects`` is ``(M,)`` of ``OBJECT_DTYPE``; ``ids``, ``truncation`` and ``occlusion`` are ``(M,)`` int64;
-    ``ignored`` is ``(K, 4)`` float64 ``x1 y1 x2 y2``: regions where nobody annotated anything.
+    ``ignored`` is ``(K, 4)`` float64 ``x1 y1 x2 y2``: regions where nobody annotated anything (category 0), and boxes
+    that are not to be counted (score 0); what is found there is neither right nor wrong.
     """
 
     objects: np.ndarray = field(default_factory=no_objects)
@@ -105,17 +106,19 @@ def _reason(error: Exception) -> str:
 def frame_annotations(rows: np.ndarray, width: int, height: int) -> tuple[FrameAnnotations, Counter[str]]:
     """Normalize the rows of one picture of ``width`` x ``height`` pixels, and count what was set aside.
 
-    Set aside: ``zero-size box``, ``box outside the image``, ``category 11 (others)``, ``unknown category`` and
-    ``score 0``. Kept: ``ignored region (category 0)`` in :attr:`FrameAnnotations.ignored`, and
-    ``box clipped to the image`` with the part that is inside.
+    Set aside: ``zero-size box``, ``box outside the image``, ``category 11 (others)`` and ``unknown category``. Kept:
+    ``ignored region (category 0)`` and boxes of ``score 0`` in :attr:`FrameAnnotations.ignored`, and ``box clipped to
+    the image`` with the part that is inside.
     """
     if width < 1 or height < 1:
         raise AnnotationError(f"an image of {width}x{height} pixels has no annotations")
     boxes, inside, oddities = _clip(rows, width, height)
     category = rows["category"]
-    ignored = inside & (category == IGNORED_REGION)
-    counted = inside & (category > IGNORED_REGION) & (category < OTHERS) & (rows["score"] != 0)
-    _count(oddities, "ignored region (category 0)", ignored)
+    region = inside & (category == IGNORED_REGION)
+    known = inside & (category > IGNORED_REGION) & (category <= OTHERS)
+    counted = known & (category < OTHERS) & (rows["score"] != 0)
+    ignored = region | (known & (rows["score"] == 0))
+    _count(oddities, "ignored region (category 0)", region)
     _count(oddities, "category 11 (others)", category == OTHERS)
     _count(oddities, "unknown category", (category < IGNORED_REGION) | (category > OTHERS))
     _count(oddities, "score 0", (category > IGNORED_REGION) & (category < OTHERS) & (rows["score"] == 0))

@@ -1,39 +1,127 @@
-"""A training's whole state on disk, so that it goes on where it was stopped."""
+"""A training's whole state on disk, so that it goes on where it was stopped, and only there."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+
+from uav_privacy_sc.perception.training.curve import plot_losses
+
+#: Settings that may change between interruption and resumption: they change no step.
+FREE = frozenset({"checkpoint_every"})
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that the training at hand cannot go on from; one line with what to do."""
 
 
 class Checkpoint:
     """Writes and reads the states of ``parts`` (modules, optimizers) with the step and the losses up to it.
 
     ``NAME-checkpoint.pt`` is replaced as a whole, so an interruption while it is written loses nothing;
-    ``NAME-losses.json`` beside it is for people.
+    ``NAME-losses.json`` and ``NAME-losses.png`` beside it are for people. ``made_of`` is what the training follows from
+    (settings, digest of the data, where it started), of plain values: a checkpoint of something else is refused. One
+    that does not say what it was made of is taken as it is.
     """
 
-    def __init__(self, folder: Path, name: str, parts: Mapping[str, Any]) -> None:
-        self._path, self._losses, self._parts = folder / f"{name}-checkpoint.pt", folder / f"{name}-losses.json", parts
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        parts: Mapping[str, Any],
+        made_of: Mapping[str, Any] | None = None,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self._folder, self._name, self._parts, self._names = folder, name, parts, names
+        self._path = folder / f"{name}-checkpoint.pt"
+        # Tuples become lists in JSON; what is compared has been there and back.
+        self._made_of: dict[str, Any] = json.loads(json.dumps(made_of or {}))
+        self.step = 0
 
     def save(self, step: int, losses: list[list[float]]) -> None:
-        """Write the state after ``step`` steps."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        """Write the state after ``step`` steps.
+
+        Raises:
+            FloatingPointError: if the last losses are not finite; what was saved before stays.
+        """
+        if losses and not all(map(math.isfinite, losses[-1])):
+            raise FloatingPointError(
+                f"the {self._name} training's loss is not finite after {step} steps; begin anew with --fresh and a "
+                "lower --learning-rate"
+            )
+        self._folder.mkdir(parents=True, exist_ok=True)
         state = {name: part.state_dict() for name, part in self._parts.items()}
         part = self._path.with_suffix(".part")
-        torch.save({**state, "step": step, "losses": losses}, part)
+        torch.save({**state, "step": step, "losses": losses, "made_of": json.dumps(self._made_of)}, part)
         part.replace(self._path)
-        self._losses.write_text(json.dumps(losses), encoding="utf-8")
+        self.step = step
+        (self._folder / f"{self._name}-losses.json").write_text(json.dumps(losses), encoding="utf-8")
+        plot_losses(self._folder / f"{self._name}-losses.png", losses, self._names, f"{self._name} training")
 
     def load(self) -> tuple[int, list[list[float]]]:
-        """Restore the parts, and return the step and the losses; 0 and none where nothing was saved."""
+        """Restore the parts, and return the step and the losses; 0 and none where nothing was saved.
+
+        Raises:
+            CheckpointError: if it cannot be read, or is of other settings, other data or another architecture.
+        """
         if not self._path.exists():
             return 0, []
-        saved = torch.load(self._path, map_location="cpu", weights_only=True)
-        for name, part in self._parts.items():
-            part.load_state_dict(saved[name])
-        return saved["step"], saved["losses"]
+        try:
+            saved = torch.load(self._path, map_location="cpu", weights_only=True)
+            step, losses, made_of = int(saved["step"]), saved["losses"], json.loads(saved.get("made_of", "{}"))
+        except Exception as error:  # torch raises many kinds for a file that is not what it should be
+            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise CheckpointError(f"cannot read {self._path} ({reason}); begin anew with --fresh") from None
+        if differences := list(_differences(made_of, self._made_of)):
+            raise CheckpointError(
+                f"{self._path} was begun with {'; '.join(differences)}; go on as it was begun, take another folder by "
+                "--out, or begin anew with --fresh"
+            )
+        try:
+            for name, part in self._parts.items():
+                part.load_state_dict(saved[name])
+        except (KeyError, RuntimeError, ValueError):
+            raise CheckpointError(
+                f"{self._path} is of another architecture; take another folder by --out, or begin anew with --fresh"
+            ) from None
+        self.step = step
+        return step, losses
+
+
+def forget(folder: Path, name: str) -> None:
+    """Delete a training's checkpoint and losses, if there are any."""
+    for ending in ("checkpoint.pt", "losses.json", "losses.png"):
+        (folder / f"{name}-{ending}").unlink(missing_ok=True)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Say what differs among what both name; what only one of them knows is newer than the other."""
+    found = []
+    for name in sorted(before.keys() & now.keys() - FREE):
+        old, new = before[name], now[name]
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += _differences(old, new)
+        elif old != new:
+            opaque = isinstance(old, str) and isinstance(new, str)
+            found.append(f"other {name}" if opaque else f"{name}={_short(old)} (now {_short(new)})")
+    return found
+
+
+def _short(value: Any) -> str:
+    return str(value)[:40]
+
+
+def digest(module: nn.Module) -> str:
+    """Return a digest of a module's parameters and buffers."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, value in module.state_dict().items():
+        found.update(name.encode())
+        found.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()

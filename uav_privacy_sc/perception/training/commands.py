@@ -1,60 +1,51 @@
 """``uav-privacy-sc train``: render training flights, train the networks, write the model card.
 
-Every step resumes where it was interrupted; the four in a row are ``make weights``.
+Every step resumes where it was interrupted; all in a row are ``make weights``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from uav_privacy_sc.perception.training.progress import bar, lines, run, tell
 
 if TYPE_CHECKING:
-    from uav_privacy_sc.perception.training.codec import CodecTrainer
-    from uav_privacy_sc.perception.training.detector import DetectorTrainer
-
-app = typer.Typer(help="Train the networks on synthetic flights or a VisDrone-DET folder.", no_args_is_help=True)
-
-DataOption = Annotated[Path, typer.Option("--data", help="Folder with images/, annotations/ and (codec, card) masks/.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder for weights, checkpoints and losses.")]
-ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="CPU threads that PyTorch uses.")]
+    from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.training.batches import TapSet
+    from uav_privacy_sc.perception.training.samples import Samples
 
 #: Seeds of the flights: training and test never share one.
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
 #: What the shipped weights were made with.
 TRAIN_FLIGHTS, TEST_FLIGHTS = 320, 25
-DETECTOR_STEPS, CODEC_STEPS = 1500, 4000
+DETECTOR_STEPS, CODEC_STEPS, ATTACKER_STEPS = 1500, 4000, 2000
 
+app = typer.Typer(
+    help="Train the networks on rendered flights, on VisDrone DET, VID or MOT, or on AU-AIR.", no_args_is_help=True
+)
 
-@contextmanager
-def _bar(what: str, total: int) -> Iterator[Any]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total, note="")
-        yield lambda done, note="": progress.update(task, completed=done, note=note)
-
-
-def _train(trainer: DetectorTrainer | CodecTrainer, name: str, steps: int, losses: str) -> None:
-    """Run a trainer; Ctrl-C ends it cleanly, to go on from its last checkpoint."""
-    try:
-        with _bar(name, steps) as update:
-            trainer.run(lambda step, values: update(step, losses.format(*values)))
-    except KeyboardInterrupt:
-        done, every = trainer.step, trainer.config.checkpoint_every
-        typer.echo(f"stopped after {done} steps; the same command goes on from step {done // every * every}", err=True)
-        raise typer.Exit(1) from None
+DataOption = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        help="VisDrone DET (images/, annotations/), VID or MOT (sequences/, annotations/), AU-AIR or own flights.",
+    ),
+]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for weights, checkpoints, losses and card.json.")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=1, help="CPU threads that PyTorch uses.")]
+StepsOption = Annotated[int, typer.Option("--steps", min=1, help="Optimizer steps.")]
+BatchOption = Annotated[int, typer.Option("--batch", min=1, help="Crops in a step.")]
+RateOption = Annotated[float, typer.Option("--learning-rate", help="Highest learning rate.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Take so many pictures at most, evenly over the folder.")
+]
+StrideOption = Annotated[int, typer.Option("--stride", min=1, help="Of a VID or MOT sequence take every so manieth.")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Begin anew: forget the checkpoint that is in OUT.")]
 
 
 @app.command()
@@ -66,84 +57,244 @@ def flights(
 ) -> None:
     """Render flights to OUT/train and OUT/test in VisDrone-DET layout, with masks."""
     from uav_privacy_sc.data.synthetic.dataset import render_dataset
+    from uav_privacy_sc.perception.training.samples import ORIGIN_FILE
 
     for name, count, frames, seed in (("test", test, 4, TEST_SEED), ("train", train, 8, TRAIN_SEED)):
-        with _bar(f"rendering {name}", count) as update:
+        with bar(f"rendering {name}", count) as update:
             render_dataset(out / name, count, frames, seed, jobs=jobs, progress=update)
+        made = {"made_by": "uav-privacy-sc train flights", "first_seed": seed, "flights": count, "frames": frames}
+        (out / name / ORIGIN_FILE).write_text(json.dumps(made) + "\n", encoding="utf-8")
+
+
+@app.command()
+def check(
+    data: DataOption,
+    limit: LimitOption = None,
+    stride: StrideOption = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Read a folder as a training would and say what is in it, and what its annotations have that is set aside.
+
+    Annotation files without pictures are read, too; then boxes cannot be held against the size of their picture.
+    """
+    from uav_privacy_sc.perception.training.survey import holds_pictures, survey
+
+    if holds_pictures(data):
+        samples = _samples(data, limit, stride, masks=False)
+        found, told = samples.describe(), lines(samples)
+    else:
+        found, told = survey(data)
+    typer.echo(json.dumps(found) if as_json else "\n".join(told))
 
 
 @app.command()
 def detector(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = DETECTOR_STEPS,
+    steps: StepsOption = DETECTOR_STEPS,
+    batch: BatchOption = 16,
+    crop: Annotated[int, typer.Option(help="Side of the crops in pixels, a multiple of 32.")] = 352,
+    learning_rate: RateOption = 1.5e-3,
+    seed: SeedOption = 1,
+    init: Annotated[Path | None, typer.Option(help="Ultralytics YOLO11n weights (.pt) to start from.")] = None,
+    limit: LimitOption = None,
+    stride: StrideOption = 5,
     threads: ThreadsOption = 2,
+    fresh: FreshOption = False,
 ) -> None:
-    """Train YOLO11n from scratch; writes detector.pt, which ultralytics opens too."""
+    """Train YOLO11n, from scratch or from INIT; writes detector.pt, which ultralytics opens too.
+
+    Ignored regions and boxes of score 0 are greyed out, so that nothing unannotated is taught as background.
+    """
     import torch
 
+    from uav_privacy_sc.perception.training.checkpoint import forget
     from uav_privacy_sc.perception.training.detector import DetectorTrainer, DetectorTraining
-    from uav_privacy_sc.perception.training.samples import load_samples
+    from uav_privacy_sc.perception.weights import checksum
 
     torch.set_num_threads(threads)
-    trainer = DetectorTrainer(load_samples(data, masks=False), out, DetectorTraining(steps=steps))
-    _train(trainer, "detector", steps, "box {:.2f} class {:.2f}")
+    config = DetectorTraining(steps=steps, batch=batch, crop=crop, learning_rate=learning_rate, seed=seed)
+    samples = _samples(data, limit, stride, masks=False)
+    tell(samples)
+    if fresh:
+        forget(out, DetectorTrainer.PART)
+    trainer = DetectorTrainer(samples, out, config, init)
+    started: dict[str, Any] = {"detector": "scratch"}
+    if init is not None:
+        started = {"detector": init.name, "sha256": checksum(init), "share_taken_percent": trainer.init_share}
+    _run(trainer, "detector.pt", "box {:.2f} class {:.2f}", samples.describe(), started)
 
 
 @app.command()
 def codec(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = CODEC_STEPS,
+    steps: StepsOption = CODEC_STEPS,
+    batch: BatchOption = 12,
+    learning_rate: RateOption = 2e-3,
+    seed: SeedOption = 2,
+    weights: Annotated[Path | None, typer.Option(help="Folder with detector.pt, if it is not OUT.")] = None,
+    limit: LimitOption = None,
+    stride: StrideOption = 5,
     threads: ThreadsOption = 2,
+    fresh: FreshOption = False,
 ) -> None:
-    """Train encoder, decoder and the eavesdropper's inverter on OUT/detector.pt; writes codec.pt and inverter.pt."""
+    """Train encoder and decoder on detector.pt under the noise they will meet; writes codec.pt.
+
+    Where DATA has no masks/, they are painted from the boxes: the loss then counts inside annotated boxes alone, and
+    the decoder learns nothing about road, building, vegetation and ground.
+    """
     import torch
 
-    from uav_privacy_sc.perception.detector import Detector
-    from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, tap_set
-    from uav_privacy_sc.perception.training.samples import load_samples
-    from uav_privacy_sc.perception.weights import locate
+    from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.training.checkpoint import forget
+    from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining
 
     torch.set_num_threads(threads)
-    samples = load_samples(data)
-    with _bar("features", len(samples)) as update:
-        taps = tap_set(samples, Detector(locate("detector.pt", out)), update)
-    trainer = CodecTrainer(taps, out, CodecTraining(steps=steps))
-    _train(trainer, "codec", steps, "mask {:.3f} picture {:.3f}")
+    config = CodecTraining(steps=steps, batch=batch, learning_rate=learning_rate, seed=seed)
+    samples = _samples(data, limit, stride)
+    tell(samples)
+    if fresh:
+        forget(out, CodecTrainer.PART)
+    taps = _taps(samples, weights or out, Codec(config.channels))
+    trainer = CodecTrainer(taps, out, config)
+    _run(trainer, "codec.pt", "mask {:.3f} picture {:.3f}", samples.describe(), {"detector_sha256": taps.detector})
+
+
+@app.command()
+def attacker(
+    data: DataOption,
+    out: OutOption = Path("out/weights"),
+    noise: Annotated[
+        str, typer.Option(help="none: on unprotected codes, as P1's; adaptive: on protected ones, knowing how.")
+    ] = "none",
+    pictures: Annotated[
+        int | None, typer.Option(min=1, help="Train on so many pictures (P1: 450); all if left out.")
+    ] = None,
+    steps: StepsOption = ATTACKER_STEPS,
+    batch: BatchOption = 12,
+    learning_rate: RateOption = 2e-3,
+    seed: SeedOption = 3,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder with detector.pt and codec.pt, if it is not OUT.")
+    ] = None,
+    limit: LimitOption = None,
+    stride: StrideOption = 5,
+    threads: ThreadsOption = 2,
+    fresh: FreshOption = False,
+) -> None:
+    """Train the eavesdropper's inverter on a finished codec; writes inverter.pt or inverter-adaptive.pt."""
+    import torch
+
+    from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.training.attacker import FILES, AttackerTrainer, AttackerTraining
+    from uav_privacy_sc.perception.training.checkpoint import forget
+    from uav_privacy_sc.perception.weights import checksum, load_module, locate
+
+    torch.set_num_threads(threads)
+    config = AttackerTraining(
+        steps=steps, batch=batch, learning_rate=learning_rate, seed=seed, noise=noise, pictures=pictures
+    )
+    path = locate("codec.pt", weights or out)
+    network = load_module(path, Codec)
+    assert isinstance(network, Codec)
+    samples = _samples(data, limit, stride, masks=False)
+    tell(samples)
+    name = FILES[noise]
+    if fresh:
+        forget(out, Path(name).stem)
+    taps = _taps(samples, weights or out, network)
+    trainer = AttackerTrainer(taps, network, out, config)
+    started = {"detector_sha256": taps.detector, "codec_sha256": checksum(path)}
+    _run(trainer, name, "picture {:.4f}", samples.describe(), started)
 
 
 @app.command()
 def card(
     data: DataOption,
     out: OutOption = Path("out/weights"),
-    detector_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = DETECTOR_STEPS,
-    codec_steps: Annotated[int, typer.Option(help="As trained; goes into the card.")] = CODEC_STEPS,
+    real: Annotated[
+        list[Path] | None, typer.Option(help="Folder of real pictures; out-of-domain figures. May be repeated.")
+    ] = None,
+    limit: LimitOption = None,
+    stride: StrideOption = 5,
+    threads: ThreadsOption = 2,
 ) -> None:
-    """Measure the weights in OUT on the test pictures in DATA and write OUT/card.json."""
-    from uav_privacy_sc.perception.training.card import measure, write_card
-    from uav_privacy_sc.perception.training.codec import CodecTraining
-    from uav_privacy_sc.perception.training.detector import DetectorTraining
-    from uav_privacy_sc.perception.training.samples import load_samples
+    """Measure the weights in OUT on the test pictures in DATA and write the figures to OUT/card.json."""
+    import torch
 
-    console = Console(stderr=True)
-    figures = measure(out, load_samples(data), lambda what: console.print(f"measuring {what}"))
-    training = {
-        "data": f"synthetic flights, seeds from {TRAIN_SEED}; test seeds from {TEST_SEED}",
-        "detector": asdict(DetectorTraining(steps=detector_steps)),
-        "codec": asdict(CodecTraining(steps=codec_steps)),
-    }
-    console.print(f"wrote {write_card(out, figures, training)}")
+    from uav_privacy_sc.perception.training.card import measure, record_figures
+
+    torch.set_num_threads(threads)
+    samples = _samples(data, limit, stride, blank=False)
+    tell(samples)
+    others: dict[str, Samples] = {}
+    for folder in real or ():
+        others[folder.resolve().name] = _samples(folder, None, stride, masks=False, blank=False)
+        tell(others[folder.resolve().name])
+    with bar("measuring", len(samples)) as update:
+
+        def progress(what: str, done: int) -> None:
+            update(done, total=len(others[what]) if what in others else len(samples), what=f"measuring {what}")
+
+        figures = measure(out, samples, others, progress)
+    typer.echo(f"wrote {record_figures(out, figures)}", err=True)
+
+
+@app.command()
+def export(
+    weights: Annotated[Path | None, typer.Option(help="Folder with detector.pt and codec.pt.")] = None,
+    out: Annotated[Path, typer.Option(help="File to write, .onnx or .engine.")] = Path("detector.onnx"),
+    detector: Annotated[Path | None, typer.Option(help="Another .pt file than the folder's.")] = None,
+) -> None:
+    """Write the detector as .onnx or .engine with the tap that the encoder needs."""
+    from uav_privacy_sc.perception.export import export_detector
+
+    typer.echo(f"wrote {export_detector(weights, out, detector)}")
 
 
 @app.command("all")
 def everything(
     data: Annotated[Path, typer.Option(help="Folder for the rendered flights.")] = Path("out/training"),
     out: OutOption = Path("out/weights"),
+    real: Annotated[list[Path] | None, typer.Option(help="Folder of real pictures for the card.")] = None,
     threads: ThreadsOption = 2,
 ) -> None:
-    """Make the shipped weights again: flights, detector, codec, inverter, card. Hours; resumes where it was stopped."""
+    """Make the shipped weights again: flights, detector, codec, both attackers, card. Hours; resumes where stopped."""
     flights(data, TRAIN_FLIGHTS, TEST_FLIGHTS, threads)
-    detector(data / "train", out, DETECTOR_STEPS, threads)
-    codec(data / "train", out, CODEC_STEPS, threads)
-    card(data / "test", out, DETECTOR_STEPS, CODEC_STEPS)
+    detector(data / "train", out, DETECTOR_STEPS, threads=threads)
+    codec(data / "train", out, CODEC_STEPS, threads=threads)
+    for noise in ("none", "adaptive"):
+        attacker(data / "train", out, noise, steps=ATTACKER_STEPS, threads=threads)
+    card(data / "test", out, real, threads=threads)
+
+
+def _samples(data: Path, limit: int | None, stride: int, masks: bool = True, blank: bool = True) -> Samples:
+    from uav_privacy_sc.perception.training.samples import load_samples
+
+    with bar(f"reading {data.name}", None, passing=True) as update:
+        return load_samples(data, limit, masks, stride, blank, progress=lambda done, total: update(done, total=total))
+
+
+def _taps(samples: Samples, weights: Path, network: Codec) -> TapSet:
+    """Return what the network's encoder takes of the samples, by the detector in ``weights``."""
+    from uav_privacy_sc.perception.detector import Detector
+    from uav_privacy_sc.perception.tap import tap_of
+    from uav_privacy_sc.perception.training.batches import tap_set
+    from uav_privacy_sc.perception.weights import locate
+
+    seer = Detector(locate("detector.pt", weights), tap=tap_of(network))
+    with bar("features", len(samples)) as update:
+        return tap_set(samples, seer, update)
+
+
+def _run(trainer: Any, name: str, losses: str, data: dict[str, Any], started_from: dict[str, Any]) -> None:
+    """Train, and write the training's part of the card beside the weights."""
+    from uav_privacy_sc.perception.training.card import record_training, training_entry
+
+    def record() -> None:
+        if not (trainer.out / name).is_file():
+            trainer.save()
+        record_training(trainer.out, name, training_entry(trainer.out, name, trainer, data, started_from))
+
+    run(trainer, losses, record)

@@ -1,4 +1,4 @@
-"""Train a YOLO11n on a folder in VisDrone-DET layout.
+"""Train a YOLO11n on annotated pictures, from scratch or from weights that are there.
 
 Ultralytics gives network and loss; the loop is ours because random crops at the scale of inference, taken from
 pictures kept in memory in channels-last layout, train about twice as fast on two CPU cores as its trainer's mosaics.
@@ -21,6 +21,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.perception.image import LONG_SIDE
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint
 from uav_privacy_sc.perception.training.samples import Samples
+from uav_privacy_sc.perception.weights import WeightsError, checksum
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class DetectorTraining:
             raise ValueError(f"steps={self.steps}, batch={self.batch} and checkpoint_every must be at least 1")
         if self.crop % 32 or self.crop < 64:
             raise ValueError(f"crop={self.crop} must be a multiple of 32 from 64 on")
+        if not 0 < self.learning_rate < 1:
+            raise ValueError(f"learning_rate={self.learning_rate} must be between 0 and 1, both excluded")
 
 
 def new_yolo() -> Any:
@@ -54,6 +57,32 @@ def new_yolo() -> Any:
     model.names = dict(enumerate(scene.OBJECT_CLASSES))
     model.args = get_cfg()
     return model
+
+
+def start_from(model: Any, weights: Path) -> int:
+    """Copy what fits of ultralytics weights into ``model`` and return the share of it in per cent.
+
+    Weights with other classes (COCO's) lend all but the layers that name classes.
+
+    Raises:
+        WeightsError: if the file is unreadable, or less than half of the network fits.
+    """
+    from ultralytics import YOLO
+
+    if not weights.is_file():
+        raise WeightsError(f"init {weights} is no file; give ultralytics weights (.pt)")
+    try:
+        given = YOLO(str(weights), task="detect").model.float().state_dict()
+    except Exception as error:
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise WeightsError(f"cannot read init {weights}: {reason}") from None
+    own = model.state_dict()
+    fitting = {name: value for name, value in given.items() if name in own and value.shape == own[name].shape}
+    share = 100 * sum(map(torch.numel, fitting.values())) // sum(map(torch.numel, own.values()))
+    if share < 50:
+        raise WeightsError(f"init {weights} is of another architecture: {share} % of it fits a YOLO11n; use one")
+    model.load_state_dict(fitting, strict=False)
+    return share
 
 
 def crop_sample(
@@ -110,24 +139,36 @@ def _rate(step: int, config: DetectorTraining) -> float:
 
 
 class DetectorTrainer:
-    """Trains step by step, keeps a running average of the weights, and resumes from its checkpoint."""
+    """Trains step by step, keeps a running average of the weights, and resumes from its checkpoint.
 
-    def __init__(self, samples: Samples, out: Path, config: DetectorTraining) -> None:
+    ``init`` are ultralytics weights to start from instead of random ones.
+    """
+
+    PART, LOSSES = "detector", ("box", "class", "distribution")
+
+    def __init__(self, samples: Samples, out: Path, config: DetectorTraining, init: Path | None = None) -> None:
         torch.manual_seed(config.seed)
         self.samples, self.out, self.config = samples, out, config
-        self.model = new_yolo().to(memory_format=torch.channels_last)
+        self.model = new_yolo()
+        self.init_share = 0 if init is None else start_from(self.model, init)
+        self.model = self.model.to(memory_format=torch.channels_last)
         self.average = copy.deepcopy(self.model).eval()
         decay = [p for p in self.model.parameters() if p.ndim > 1]
         plain = [p for p in self.model.parameters() if p.ndim <= 1]
         groups = [{"params": decay, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=config.learning_rate)
         parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
-        self._checkpoint = Checkpoint(out, "detector", parts)
-        self.step, self.losses = self._checkpoint.load()
+        self.made_of = {
+            "settings": asdict(config),
+            "data": samples.fingerprint(),
+            "init": "" if init is None else checksum(init),
+        }
+        self.checkpoint = Checkpoint(out, self.PART, parts, self.made_of, self.LOSSES)
+        self.step, self.losses = self.checkpoint.load()
 
     def save(self) -> None:
         """Write the checkpoint (whole state) and ``detector.pt`` (averaged weights, as ultralytics reads them)."""
-        self._checkpoint.save(self.step, self.losses)
+        self.checkpoint.save(self.step, self.losses)
         save_yolo(self.average, self.out / "detector.pt", asdict(self.config))
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:

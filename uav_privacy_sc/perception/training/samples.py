@@ -1,18 +1,41 @@
-"""A training folder in VisDrone-DET layout as arrays at the network's size."""
+"""A training folder as arrays at the network's size: VisDrone DET, VID and MOT, AU-AIR, or flights of our own.
+
+What the annotations declare as not to be counted (ignored regions, score 0) is greyed out in training pictures, but for
+the boxes annotated within: an object that nobody annotated there must not be taught as background. For measuring it
+stays in the picture, and :attr:`Samples.ignored` says where it is. Category 11 ("others") is background, as the
+official evaluation has it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 
 from uav_privacy_sc import scene
-from uav_privacy_sc.data.visdrone import DET_FIELDS, frame_annotations, read_rows
-from uav_privacy_sc.perception.image import network_size, resize
+from uav_privacy_sc.data.folders import FolderSource, open_every
+from uav_privacy_sc.data.sources import SourceError, Truth
+from uav_privacy_sc.perception.image import LONG_SIDE, network_size, resize
 
-_SUFFIXES = (".jpg", ".jpeg", ".png")
+#: Of a VisDrone sequence every so manieth picture is taken: neighbours hardly differ.
+STRIDE = 5
+#: Pictures in memory may take so much, in 10^9 bytes.
+MEMORY_GB = 8.0
+#: Value of a mask's pixels that nobody has annotated; losses and figures leave them out.
+UNKNOWN = 255
+#: What fills ignored regions and what lies beside a picture of another shape.
+GREY = (114, 114, 114)
+#: A picture may be stretched by this factor; one of a more different shape is fitted in, with grey beside it.
+STRETCH = 1.2
+#: File that ``train flights`` leaves in a folder: how it was rendered.
+ORIGIN_FILE = "flights.json"
 
 
 class DatasetError(ValueError):
@@ -20,59 +43,250 @@ class DatasetError(ValueError):
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where samples come from, and what was set aside on the way; no path, so that it can be published.
+
+    ``set_aside`` counts oddities of rows and pictures by name; ``taken`` says how pictures were chosen; ``made`` is
+    what :data:`ORIGIN_FILE` says.
+    """
+
+    name: str = ""
+    layout: str = ""
+    taken: dict[str, int] = field(default_factory=dict)
+    masks: dict[str, int] = field(default_factory=dict)
+    set_aside: dict[str, int] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Samples:
     """Pictures at the network's size with their truth.
 
     ``images`` is ``(N, h, w, 3)`` uint8 RGB; ``objects`` one record array a picture; ``masks`` ``(N, h / 4, w / 4)``
-    uint8 mask values, or ``None`` where the folder has no masks.
+    uint8 mask values and :data:`UNKNOWN`, or ``None`` where they were not asked for; ``ignored`` one ``(K, 4)`` array
+    of normalized regions a picture in which nothing is right or wrong.
     """
 
     images: np.ndarray
     objects: list[np.ndarray]
     masks: np.ndarray | None
+    ignored: list[np.ndarray] = field(default_factory=list)
+    origin: Origin = field(default_factory=Origin)
 
     def __len__(self) -> int:
         return len(self.objects)
 
+    def fingerprint(self) -> str:
+        """Return a digest of sizes, objects and an eighth of the pictures' rows and columns."""
+        digest = hashlib.blake2b(repr(self.images.shape).encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.images[:, ::8, ::8]).tobytes())
+        for objects in self.objects:
+            digest.update(objects.tobytes())
+        return digest.hexdigest()
 
-def load_samples(directory: Path, limit: int | None = None, masks: bool = True) -> Samples:
-    """Read ``images/``, ``annotations/`` and ``masks/`` of a folder; all pictures take the size of the first.
+    def classes(self) -> dict[str, int]:
+        """Return the number of objects of each class that occurs."""
+        labels = np.concatenate([objects["label"] for objects in self.objects]) if self.objects else np.zeros(0, int)
+        counts = np.bincount(labels, minlength=len(scene.OBJECT_CLASSES)).tolist()
+        return {name: count for name, count in zip(scene.OBJECT_CLASSES, counts, strict=True) if count}
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a model card says of the pictures."""
+        height, width = self.images.shape[1:3]
+        counts = {"pictures": len(self), "objects": sum(map(len, self.objects)), "objects_by_class": self.classes()}
+        known = {name: value for name, value in vars(self.origin).items() if value}
+        return {**known, **counts, "size": [width, height], "digest": self.fingerprint()}
+
+
+def load_samples(
+    directory: Path,
+    limit: int | None = None,
+    masks: bool = True,
+    stride: int = STRIDE,
+    blank: bool = True,
+    memory_gb: float = MEMORY_GB,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Samples:
+    """Read a folder with pictures and annotations; all pictures take the size of the first.
+
+    ``limit`` takes so many pictures at most, evenly over the folder; ``stride`` every so manieth of a sequence.
+    ``masks`` asks for masks: drawn ones where the folder has them, else painted from the boxes and :data:`UNKNOWN`
+    elsewhere. ``blank`` greys out what is not to be counted. Pictures that cannot be read or have no annotations are
+    skipped and counted.
 
     Raises:
-        DatasetError: if the folder has no pictures.
+        DatasetError: if the folder has no pictures with objects, or they would take more than ``memory_gb``.
+        SourceError: if the folder or an annotation file cannot be read.
     """
-    paths = sorted(p for p in (directory / "images").glob("*") if p.suffix.lower() in _SUFFIXES)[:limit]
-    if not paths:
+    sources = _open(directory, masks)
+    taken = _thin(sources, limit, stride)
+    total = sum(source.length or 0 for source in sources)
+    gathering = _Gathering(total, masks, blank, memory_gb)
+    for done, (image, truth) in enumerate(_frames(sources, gathering), 1):
+        progress(done, total)
+        if image is not None and truth is not None:
+            gathering.add(image, truth)
+    set_aside = sum((source.oddities for source in sources), gathering.set_aside)
+    name = directory.resolve().name
+    origin = Origin(name, sources[0].kind, taken, dict(gathering.painted), dict(sorted(set_aside.items())))
+    samples = gathering.samples(replace(origin, made=_made(directory)))
+    if not sum(map(len, samples.objects)):
+        raise DatasetError(f"{directory}: no object in {len(samples)} pictures ({_told(set_aside)}); nothing to learn")
+    return samples
+
+
+def _open(directory: Path, masks: bool) -> list[FolderSource]:
+    if not directory.is_dir():
+        raise DatasetError(f"{directory} is no folder; give one with pictures and annotations")
+    try:
+        sources = open_every(directory, masks)
+    except SourceError as error:
+        alone = not (directory / "sequences").is_dir()
+        if alone and (any(directory.glob("*.txt")) or any(directory.glob("annotations/*.txt"))):
+            error = SourceError(f"{error}; its annotations alone can be read by: train check --data")
+        raise DatasetError(f"{error}") from None
+    if all(source.read_truth is None for source in sources):
         raise DatasetError(
-            f"{directory} has no images/ with .jpg or .png pictures; give a folder in VisDrone-DET layout"
+            f"{directory} has no annotations/; give a VisDrone DET, VID or MOT folder, AU-AIR, or rendered flights"
         )
-    first = _read(paths[0])
-    width, height = network_size(first.shape[1], first.shape[0])
-    images = np.empty((len(paths), height, width, 3), np.uint8)
-    planes = (
-        np.empty((len(paths), height // 4, width // 4), np.uint8) if masks and (directory / "masks").is_dir() else None
-    )
-    objects = []
-    for k, path in enumerate(paths):
-        image = _read(path)
-        images[k] = resize(image, (width, height))
-        rows, _ = read_rows(directory / "annotations" / f"{path.stem}.txt", DET_FIELDS)
-        annotations, _ = frame_annotations(rows, image.shape[1], image.shape[0])
-        objects.append(annotations.objects)
-        if planes is not None:
-            planes[k] = _mask(directory / "masks" / f"{path.stem}.png", (width // 4, height // 4))
-    return Samples(images, objects, planes)
+    return sources
 
 
-def _read(path: Path) -> np.ndarray:
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if image is None:
-        raise DatasetError(f"{path} is not a readable picture; remove it from the training folder")
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+def _thin(sources: list[FolderSource], limit: int | None, stride: int) -> dict[str, int]:
+    """Choose pictures of the sources and return how, for the model card."""
+    for name, value in (("limit", limit), ("stride", stride)):
+        if value is not None and value < 1:
+            raise DatasetError(f"{name}={value} must be at least 1")
+    taken: dict[str, int] = {}
+    if sources[0].kind == "visdrone-vid":
+        taken = {"sequences": len(sources), "stride": stride}
+        for source in sources:
+            source.keep(range(0, source.length or 0, stride))
+    total = sum(source.length or 0 for source in sources)
+    if limit is not None and limit < total:
+        taken["limit"] = limit
+        chosen, first = np.linspace(0, total, limit, endpoint=False).astype(int), 0
+        for source in sources:
+            end = first + (source.length or 0)
+            source.keep((chosen[(chosen >= first) & (chosen < end)] - first).tolist())
+            first = end
+    return taken
 
 
-def _mask(path: Path, size: tuple[int, int]) -> np.ndarray:
-    mask = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    if mask is None or mask.max(initial=0) >= len(scene.MASK_CLASSES):
-        raise DatasetError(f"{path} is not a mask with values below {len(scene.MASK_CLASSES)}")
-    return cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST)
+def _frames(sources: list[FolderSource], gathering: _Gathering) -> Iterator[tuple[np.ndarray | None, Truth | None]]:
+    for source in sources:
+        for frame in source:
+            if frame.image is None:
+                gathering.set_aside["unreadable picture"] += 1
+            elif source.read_truth is None:
+                gathering.set_aside["picture without annotations"] += 1
+            yield frame.image, frame.truth
+
+
+class _Gathering:
+    """Collects pictures in one array, whose size the first of them decides."""
+
+    def __init__(self, total: int, masks: bool, blank: bool, memory_gb: float) -> None:
+        self._total, self._masks, self._blank, self._memory_gb = total, masks, blank, memory_gb
+        self._images, self._planes = np.empty((0, 0, 0, 3), np.uint8), np.empty((0, 0, 0), np.uint8)
+        self._objects: list[np.ndarray] = []
+        self._ignored: list[np.ndarray] = []
+        self.set_aside: Counter[str] = Counter()
+        self.painted: Counter[str] = Counter()
+
+    def _reserve(self, image: np.ndarray) -> None:
+        width, height = network_size(image.shape[1], image.shape[0], LONG_SIDE)
+        needed = self._total * height * width * 3 / 1e9
+        if needed > self._memory_gb:
+            most = max(1, int(self._total * self._memory_gb / needed))
+            raise DatasetError(
+                f"{self._total} pictures of {width}x{height} need {needed:.2g} GB, above the limit of "
+                f"{self._memory_gb:g} GB; take fewer by --limit {most} or a larger --stride"
+            )
+        self._images = np.empty((self._total, height, width, 3), np.uint8)
+        self._planes = np.empty((self._total, height // 4, width // 4), np.uint8)
+
+    def add(self, image: np.ndarray, truth: Truth) -> None:
+        """Bring one picture and its truth to the common size."""
+        if not self._objects:
+            self._reserve(image)
+        height, width = self._images.shape[1:3]
+        part = _share(image.shape[:2], (height, width))
+        if part != (1.0, 1.0):
+            self.set_aside["picture of another shape, fitted in with grey"] += 1
+        inner = (max(1, round(width * part[0])), max(1, round(height * part[1])))
+        here = len(self._objects)
+        scale = np.array([inner[0] / width, inner[1] / height])
+        objects, ignored = truth.objects.copy(), truth.ignored * np.tile(scale, 2)
+        for axis, size, factor in (("x", "w", scale[0]), ("y", "h", scale[1])):
+            objects[axis] *= factor
+            objects[size] *= factor
+        picture = self._images[here]
+        picture[:] = GREY
+        picture[: inner[1], : inner[0]] = resize(image, inner)
+        if self._blank and len(ignored):
+            picture[_covered(ignored, (height, width)) & ~_covered(scene.corners(objects), (height, width))] = GREY
+        if self._masks:
+            self._planes[here] = self._mask(objects, ignored, truth.mask, inner)
+        self._objects.append(objects)
+        self._ignored.append(ignored)
+
+    def _mask(
+        self, objects: np.ndarray, ignored: np.ndarray, drawn: np.ndarray | None, inner: tuple[int, int]
+    ) -> np.ndarray:
+        self.painted["painted from boxes" if drawn is None else "drawn"] += 1
+        shape = self._planes.shape[1:]
+        if drawn is None:
+            return paint_boxes(objects, shape)
+        most = int(drawn[drawn != UNKNOWN].max(initial=0))
+        if most >= len(scene.MASK_CLASSES):
+            raise DatasetError(f"a mask holds {most}; its values lie below {len(scene.MASK_CLASSES)}, or are {UNKNOWN}")
+        mask = np.full(shape, UNKNOWN, np.uint8)
+        size = (max(1, round(inner[0] / 4)), max(1, round(inner[1] / 4)))
+        mask[: size[1], : size[0]] = cv2.resize(drawn, size, interpolation=cv2.INTER_NEAREST)
+        mask[_covered(ignored, shape)] = UNKNOWN
+        return mask
+
+    def samples(self, origin: Origin) -> Samples:
+        """Return what was collected."""
+        count = len(self._objects)
+        planes = self._planes[:count] if self._masks else None
+        return Samples(self._images[:count], self._objects, planes, self._ignored, origin)
+
+
+def _share(shape: tuple[int, ...], common: tuple[int, int]) -> tuple[float, float]:
+    """Return the share of the common width and height that a picture of ``shape`` takes."""
+    relative = (shape[1] / shape[0]) / (common[1] / common[0])
+    if 1 / STRETCH <= relative <= STRETCH:
+        return 1.0, 1.0
+    return min(1.0, relative), min(1.0, 1 / relative)
+
+
+def _covered(boxes: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a bool map of ``shape``: what any of the normalized boxes covers."""
+    covered = np.zeros(shape[:2], bool)
+    for u1, v1, u2, v2 in scene.grid_boxes(boxes, (shape[0], shape[1])).tolist():
+        covered[v1:v2, u1:u2] = True
+    return covered
+
+
+def paint_boxes(objects: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a mask ``shape`` with each box in its class, small ones over large ones, :data:`UNKNOWN` elsewhere."""
+    mask = np.full(shape, UNKNOWN, np.uint8)
+    order = np.argsort(-objects["w"] * objects["h"], kind="stable")
+    ranges = scene.grid_boxes(scene.corners(objects[order]), (shape[0], shape[1])).tolist()
+    for (u1, v1, u2, v2), label in zip(ranges, objects["label"][order].tolist(), strict=True):
+        mask[v1:v2, u1:u2] = label
+    return mask
+
+
+def _made(directory: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((directory / ORIGIN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{name}: {count}" for name, count in counts.items()) or "nothing was set aside"

@@ -1,0 +1,82 @@
+"""What people see of a training: bars, tables of what was read, and where an interrupted one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from uav_privacy_sc.perception.training.samples import Samples
+
+
+@contextmanager
+def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
+    """Show a bar on standard error, which a ``passing`` one leaves; gives ``update(done, note="", total=None,
+    what=None)``."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=passing) as progress:
+        task = progress.add_task(what, total=total, note="")
+
+        def update(done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
+            given = {name: value for name, value in (("total", total), ("description", what)) if value is not None}
+            progress.update(task, completed=done, note=note, **given)  # type: ignore[arg-type]
+
+        yield update
+
+
+def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
+    """Run a trainer with a bar and ``record`` it; Ctrl-C ends it cleanly, to go on from its last checkpoint.
+
+    Raises:
+        typer.Exit: interrupted; status 1.
+    """
+    try:
+        with bar(trainer.PART, trainer.config.steps) as update:
+            update(trainer.step)
+            trainer.run(lambda step, values: update(step, losses.format(*values)))
+    except KeyboardInterrupt:
+        if trainer.checkpoint.step:
+            record()
+        typer.echo(
+            f"stopped after {trainer.step} steps; the same command goes on from step {trainer.checkpoint.step}",
+            err=True,
+        )
+        raise typer.Exit(1) from None
+    record()
+
+
+def tell(samples: Samples) -> None:
+    """Say on standard error what was read, and what was set aside."""
+    typer.echo("\n".join(lines(samples)), err=True)
+
+
+def lines(samples: Samples) -> list[str]:
+    """Return what was read, what was set aside, and where masks come from, a line each."""
+    height, width = samples.images.shape[1:3]
+    origin, classes = samples.origin, samples.classes()
+    taken = "".join(f", {name} {value}" for name, value in origin.taken.items())
+    told = [
+        f"{origin.name}: {origin.layout}{taken}, {len(samples)} pictures at {width}x{height}, "
+        f"{sum(classes.values())} objects ({listed(classes)})"
+    ]
+    if origin.set_aside:
+        told.append(f"  counted in the annotations: {listed(origin.set_aside)}")
+    if painted := origin.masks.get("painted from boxes"):
+        told.append(f"  masks of {painted} pictures painted from boxes: nothing is learned of what lies between them")
+    return told
+
+
+def listed(counts: dict[str, int]) -> str:
+    """Return ``name count, name count``."""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
