@@ -201,6 +201,45 @@ def run(
 
 
 @app.command()
+def convert(
+    source: Annotated[
+        str, typer.Argument(help="Folder of pictures, VisDrone or AU-AIR folder, video, rosbag2 or synthetic:SEED.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the rosbag2; it must not exist.")],
+    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Frames a second, instead of the source's own (VisDrone: 30 for videos, 1 for a slide show)."
+        ),
+    ] = None,
+    frames: Annotated[int | None, typer.Option(help="Convert at most so many frames.")] = None,
+    compressed: Annotated[
+        bool | None,
+        typer.Option(
+            "--compressed/--raw",
+            help="CompressedImage, JPEG and PNG files byte for byte, or Image; compressed for JPEG files if left out.",
+            show_default=False,
+        ),
+    ] = None,
+    topic: Annotated[str, typer.Option(help="Topic of the pictures.")] = "/camera/image_raw",
+    source_topic: Annotated[
+        str | None, typer.Option(help="Image topic, where the source is a bag with several.")
+    ] = None,
+    frame_id: Annotated[str, typer.Option(help="frame_id of every header.")] = "camera",
+    truth: Annotated[bool, typer.Option("--truth", help="Put annotated objects on truth/objects, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a bag that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Write pictures, a dataset, a video or a bag to a rosbag2, with stamps and the QoS to play it with."""
+    from uav_privacy_sc.commands.convert import ConvertOrder, carry_out
+    from uav_privacy_sc.data.convert import ConvertConfig
+
+    config = ConvertConfig(storage, rate, compressed, frames, topic, frame_id, truth)
+    raise typer.Exit(carry_out(ConvertOrder(source, out, config, source_topic, force, json)))
+
+
+@app.command()
 def optimize(
     gain: Annotated[
         float | None, typer.Option("--gain", "--gain-db", help="Channel gain in dB: the SNR of one transmitted watt.")
