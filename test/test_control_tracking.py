@@ -203,7 +203,9 @@ def test_a_mission_at_the_share_keeps_to_its_ceiling_by_the_odometer_and_one_a_l
 
 def test_a_wide_ceiling_leaves_the_policy_as_it_is_and_one_that_delta_alone_passes_is_refused(policy):
     assert frame_epsilon(policy, 1e6, 1e-5, 1000) == policy.epsilon_total
-    with pytest.raises(ValueError, match="^ceiling_epsilon is 0.001, too little for 1000000000 frames; raise it"):
+    with pytest.raises(
+        ValueError, match="^epsilon_ceiling is 0.001, too little for 1000000000 frames at delta 0.01; raise"
+    ):
         frame_epsilon(policy, 1e-3, 1e-2, 10**9)
 
 
@@ -215,7 +217,7 @@ def test_pacing_lowers_the_budget_only_and_refuses_what_leaves_nothing(policy):
     for bad in (0.0, float("nan")):
         with pytest.raises(ValueError, match="^ceiling is"):
             paced(policy, bad)
-        with pytest.raises(ValueError, match="^ceiling_epsilon is"):
+        with pytest.raises(ValueError, match="^epsilon_ceiling is"):
             frame_epsilon(policy, bad, 1e-5, 10)
     with pytest.raises(ValueError, match="^frames is 0"):
         frame_epsilon(policy, 1.0, 1e-5, 0)

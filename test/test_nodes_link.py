@@ -198,6 +198,14 @@ def test_a_flight_with_codes_as_a_packet_loses_features_but_no_frame() -> None:
     assert all((frame.eve_reconstruction is not None) for frame in log.frames)
 
 
+def test_a_flight_with_analog_features_loses_those_whose_scale_was_lost_and_no_frame() -> None:
+    log = fly(FakeStages(), FakeSource(12), parameters={"link": {"object_rate": 4.0}})
+    assert log.counts["decoded"] == 12 and log.dropped == {}
+    heard = [frame.ground_heard for frame in log.frames]
+    assert any(heard) and not all(heard)
+    assert all((frame.eve_features is None) == (frame.eve_objects is None) for frame in log.frames)
+
+
 def test_a_flight_along_a_trajectory_meets_its_distances(tmp_path: Any) -> None:
     path = tmp_path / "way.csv"
     path.write_text("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n1,200,0,50,0\n")

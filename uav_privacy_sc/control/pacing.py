@@ -21,7 +21,7 @@ PRECISION = 1e-6
 LEAST_SHARE = 1e-6
 
 
-def frame_epsilon(policy: ScenarioPolicy, ceiling_epsilon: float, delta: float, frames: int) -> float:
+def frame_epsilon(policy: ScenarioPolicy, epsilon_ceiling: float, delta: float, frames: int) -> float:
     """Return the largest epsilon_total, up to the policy's, at which ``frames`` frames keep to a mission ceiling.
 
     Priced as the odometer prices a cell at epsilon_v and a place at epsilon_l in every frame
@@ -30,22 +30,24 @@ def frame_epsilon(policy: ScenarioPolicy, ceiling_epsilon: float, delta: float, 
     mu adds in squares. An object of several cells, or a class with kappa above 1, costs more.
 
     Raises:
-        ValueError: ``ceiling_epsilon`` is not finite and above 0, ``frames`` is below 1, or no epsilon is small enough,
+        ValueError: ``epsilon_ceiling`` is not finite and above 0, ``frames`` is below 1, or no epsilon is small enough,
             because even delta alone, in so many frames, passes the ceiling.
     """
-    if not (math.isfinite(ceiling_epsilon) and ceiling_epsilon > 0.0):
-        raise ValueError(f"ceiling_epsilon is {ceiling_epsilon!r}; give a finite number above 0")
+    if not (math.isfinite(epsilon_ceiling) and epsilon_ceiling > 0.0):
+        raise ValueError(f"epsilon_ceiling is {epsilon_ceiling!r}; give a finite number above 0")
     if frames < 1:
         raise ValueError(f"frames is {frames!r}; give at least 1")
 
     def share_by(price: Callable[[ScenarioPolicy, float, int], float]) -> float:
         return _largest(
-            policy.epsilon_total, lambda total: price(squeezed(policy, total), delta, frames) <= ceiling_epsilon
+            policy.epsilon_total, lambda total: price(squeezed(policy, total), delta, frames) <= epsilon_ceiling
         )
 
     share = max(share_by(_basic_price), share_by(_gaussian_price))
     if share == 0.0:
-        raise ValueError(f"ceiling_epsilon is {ceiling_epsilon:g}, too little for {frames} frames; raise it")
+        raise ValueError(
+            f"epsilon_ceiling is {epsilon_ceiling:g}, too little for {frames} frames at delta {delta:g}; raise it"
+        )
     return share
 
 
