@@ -11,7 +11,7 @@ from uav_privacy_sc.bench.measure import Meter, Row
 Run = Callable[[Meter], Iterator[Row]]
 
 #: Modules that register benchmarks when they are imported; a further part of the house adds its own here.
-MODULES = ("uav_privacy_sc.bench.privacy", "uav_privacy_sc.bench.air")
+MODULES = ("uav_privacy_sc.bench.privacy", "uav_privacy_sc.bench.air", "uav_privacy_sc.bench.perception")
 
 
 @dataclass(frozen=True)
