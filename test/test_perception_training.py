@@ -151,8 +151,9 @@ def test_codec_training_lowers_the_loss_and_resumes(tmp_path: Path) -> None:
     assert CodecTrainer(taps(), tmp_path, config).step == 25
     assert isinstance(load_module(tmp_path / "codec.pt", Codec), Codec)
     assert not (tmp_path / "inverter.pt").exists(), "the eavesdropper's is trained on the finished codec"
-    with pytest.raises(CheckpointError, match="other detector"):
-        CodecTrainer(replace(taps(), detector="another"), tmp_path, config)
+    for change in ("detector", "data"):
+        with pytest.raises(CheckpointError, match=f"other {change}"):
+            CodecTrainer(replace(taps(), **{change: "another"}), tmp_path, config)
 
 
 def test_pixels_of_unknown_class_teach_nothing() -> None:
@@ -188,7 +189,8 @@ def test_taps_come_with_pictures_and_masks_of_their_grid(samples: Samples) -> No
 
     data = tap_set(samples, Blind())  # type: ignore[arg-type]
     assert data.taps.shape == (3, 1, 4, 4) and data.pictures.shape == (3, 32, 32, 3)
-    assert data.masks.shape == (3, 16, 16) and (data.masks == UNKNOWN).all() and data.detector == "abc"
+    assert data.masks.shape == (3, 16, 16) and (data.masks == UNKNOWN).all()
+    assert data.detector == "abc" and data.data == samples.fingerprint()
     np.testing.assert_allclose(data.taps[0, 0], samples.images[0, ::16, ::16, 0] / 255, atol=1e-3)
 
 

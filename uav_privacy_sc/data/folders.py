@@ -47,6 +47,11 @@ class FolderSource(Source):
         self._pictures = pictures
         self.read_truth: TruthReader | None = None
 
+    @property
+    def pictures(self) -> tuple[Path, ...]:
+        """The files, in the order in which they are read."""
+        return tuple(self._pictures)
+
     def keep(self, numbers: Iterable[int]) -> None:
         """Keep the pictures of these numbers alone, in the order given."""
         self._pictures = [self._pictures[number] for number in numbers]

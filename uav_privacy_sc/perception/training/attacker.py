@@ -72,7 +72,7 @@ class AttackerTrainer:
         self.optimizer = torch.optim.AdamW(self.inverter.parameters(), lr=config.learning_rate, weight_decay=1e-3)
         self.made_of = {
             "settings": asdict(config),
-            "data": self.data.fingerprint(),
+            "data": data.data,
             "detector": data.detector,
             "codec": digest(codec),
         }

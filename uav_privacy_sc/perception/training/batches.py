@@ -7,10 +7,9 @@ The taps of the frozen detector are computed once. Each step crops them and draw
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -21,7 +20,7 @@ from uav_privacy_sc.attack.inversion import PICTURE_SCALE
 from uav_privacy_sc.perception.codec import MASK_SCALE, mask_shape, prior_planes
 from uav_privacy_sc.perception.detector import Detector
 from uav_privacy_sc.perception.image import to_tensor
-from uav_privacy_sc.perception.training.samples import UNKNOWN, Origin, Samples
+from uav_privacy_sc.perception.training.samples import UNKNOWN, Samples
 from uav_privacy_sc.privacy.budget_map import BudgetMapConfig
 from uav_privacy_sc.privacy.location import release_grid, release_planar_laplace
 from uav_privacy_sc.privacy.visual import VisualConfig, allocate, sigma_map
@@ -66,7 +65,8 @@ class ProtectedTraining:
 class TapSet:
     """Taps ``(N, 128, H', W')`` float16, pictures ``(N, 8 H', 8 W', 3)`` uint8, masks ``(N, 4 H', 4 W')``, objects.
 
-    Codes ``(N, C, H', W')`` may stand in place of the taps. ``detector`` is the checksum of the weights that made them.
+    Codes ``(N, C, H', W')`` may stand in place of the taps. ``detector`` is the checksum of the weights that made them,
+    ``data`` the fingerprint of the samples.
     """
 
     taps: np.ndarray
@@ -74,23 +74,14 @@ class TapSet:
     masks: np.ndarray
     objects: list[np.ndarray]
     detector: str = ""
-    origin: Origin = field(default_factory=Origin)
-
-    def fingerprint(self) -> str:
-        """Return a digest of pictures, masks and objects (taps may differ in their last bit between machines)."""
-        digest = hashlib.blake2b(repr((self.taps.shape[2:], self.pictures.shape)).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(self.pictures[:, ::4, ::4]).tobytes())
-        digest.update(np.ascontiguousarray(self.masks[:, ::4, ::4]).tobytes())
-        for objects in self.objects:
-            digest.update(objects.tobytes())
-        return digest.hexdigest()
+    data: str = ""
 
     def first(self, count: int) -> TapSet:
         """Return ``count`` of the pictures, evenly over them all."""
         chosen = np.linspace(0, len(self.objects), min(count, len(self.objects)), endpoint=False).astype(int)
         objects = [self.objects[k] for k in chosen]
         arrays = (self.taps[chosen], self.pictures[chosen], self.masks[chosen])
-        return TapSet(*arrays, objects, self.detector, self.origin)
+        return TapSet(*arrays, objects, self.detector, self.data)
 
 
 def tap_set(samples: Samples, detector: Detector, progress: Callable[[int], None] = lambda done: None) -> TapSet:
@@ -109,7 +100,7 @@ def tap_set(samples: Samples, detector: Detector, progress: Callable[[int], None
         masks.append(_fitted(None if samples.masks is None else samples.masks[k], mask_shape((rows, columns))))
         progress(k + 1)
     arrays = (np.stack(taps), np.stack(pictures), np.stack(masks))
-    return TapSet(*arrays, samples.objects, detector.sha256, samples.origin)
+    return TapSet(*arrays, samples.objects, detector.sha256, samples.fingerprint())
 
 
 def _fitted(mask: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:

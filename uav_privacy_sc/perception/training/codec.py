@@ -63,7 +63,7 @@ class CodecTrainer:
         weights = torch.ones(len(scene.MASK_CLASSES))
         weights[: len(scene.OBJECT_CLASSES)] = config.object_weight
         self._class_weights = weights
-        self.made_of = {"settings": asdict(config), "data": data.fingerprint(), "detector": data.detector}
+        self.made_of = {"settings": asdict(config), "data": data.data, "detector": data.detector}
         parts = {"codec": self.codec, "inverter": self.inverter, "optimizer": self.optimizer}
         self.checkpoint = Checkpoint(out, self.PART, parts, self.made_of, self.LOSSES)
         self.step, self.losses = self.checkpoint.load()

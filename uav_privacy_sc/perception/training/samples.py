@@ -47,7 +47,7 @@ class Origin:
     """Where samples come from, and what was set aside on the way; no path, so that it can be published.
 
     ``set_aside`` counts oddities of rows and pictures by name; ``taken`` says how pictures were chosen; ``made`` is
-    what :data:`ORIGIN_FILE` says.
+    what :data:`ORIGIN_FILE` says; ``files`` is a digest of the pictures' names and lengths.
     """
 
     name: str = ""
@@ -56,6 +56,7 @@ class Origin:
     masks: dict[str, int] = field(default_factory=dict)
     set_aside: dict[str, int] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
+    files: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,14 @@ class Samples:
         return len(self.objects)
 
     def fingerprint(self) -> str:
-        """Return a digest of sizes, objects and an eighth of the pictures' rows and columns."""
+        """Return a digest of sizes, objects, masks and picture files (of pixels, where the samples are of no files).
+
+        Pixels would depend on how a version of OpenCV shrinks a picture.
+        """
         digest = hashlib.blake2b(repr(self.images.shape).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(self.images[:, ::8, ::8]).tobytes())
+        pixels = b"" if self.origin.files else np.ascontiguousarray(self.images[:, ::8, ::8]).tobytes()
+        masks = b"" if self.masks is None else np.ascontiguousarray(self.masks[:, ::4, ::4]).tobytes()
+        digest.update(self.origin.files.encode() + pixels + masks)
         for objects in self.objects:
             digest.update(objects.tobytes())
         return digest.hexdigest()
@@ -94,7 +100,7 @@ class Samples:
         """Return what a model card says of the pictures."""
         height, width = self.images.shape[1:3]
         counts = {"pictures": len(self), "objects": sum(map(len, self.objects)), "objects_by_class": self.classes()}
-        known = {name: value for name, value in vars(self.origin).items() if value}
+        known = {name: value for name, value in vars(self.origin).items() if value and name != "files"}
         return {**known, **counts, "size": [width, height], "digest": self.fingerprint()}
 
 
@@ -129,7 +135,7 @@ def load_samples(
     set_aside = sum((source.oddities for source in sources), gathering.set_aside)
     name = directory.resolve().name
     origin = Origin(name, sources[0].kind, taken, dict(gathering.painted), dict(sorted(set_aside.items())))
-    samples = gathering.samples(replace(origin, made=_made(directory)))
+    samples = gathering.samples(replace(origin, made=_made(directory), files=_files(sources)))
     if not sum(map(len, samples.objects)):
         raise DatasetError(f"{directory}: no object in {len(samples)} pictures ({_told(set_aside)}); nothing to learn")
     return samples
@@ -278,6 +284,13 @@ def paint_boxes(objects: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     for (u1, v1, u2, v2), label in zip(ranges, objects["label"][order].tolist(), strict=True):
         mask[v1:v2, u1:u2] = label
     return mask
+
+
+def _files(sources: list[FolderSource]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for path in (path for source in sources for path in source.pictures):
+        digest.update(f"{path.parent.name}/{path.name}:{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
 
 
 def _made(directory: Path) -> dict[str, Any]:
