@@ -25,7 +25,7 @@ def test_perception_is_held_against_its_own_network_and_the_codec_against_a_quar
 
 def test_a_detector_holds_no_more_after_hundreds_of_frames() -> None:
     (row,) = memory(Meter(repeats=1, warmup=0))
-    assert row.what == "memory, 200 frames" and row.holds
+    assert row.what == "memory, 100 frames" and row.holds
 
 
 def test_memory_that_grows_with_every_frame_is_seen() -> None:

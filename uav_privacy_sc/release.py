@@ -64,6 +64,8 @@ class ReleaseRecord:
     ``spent_track_epsilon`` is 0 without tracking. ``location_epsilon``, ``label_epsilon``, ``size_epsilon`` and
     ``count_epsilon`` are what this release cost: 0 for what was sent in clear, and for places that were kept.
     ``lattice_step`` is 0 for features that are no whole steps. ``allowance_epsilon`` is what pacing allowed the frame.
+    ``detector_sha256`` and ``codec_sha256`` are checksums of the networks' files, empty where nobody told them: they
+    say what was released with, and nothing of any frame.
     """
 
     stamp_ns: int
@@ -99,6 +101,8 @@ class ReleaseRecord:
     paced: bool = False
     allowance_epsilon: float = 0.0
     frames_left: int = 0
+    detector_sha256: str = ""
+    codec_sha256: str = ""
 
     def as_text(self) -> dict[str, str]:
         """Return every value as text that reads back to the same value."""

@@ -14,7 +14,7 @@ from uav_privacy_sc.bench.registry import benchmark
 #: The picture that is perceived, and the long side of the network's input in the memory run.
 PICTURE, SMALL_SIDE = (540, 960), 64
 #: Frames of the memory run; fewer with few repeats, and the row says how many.
-FRAMES, LEAST_FRAMES = 2000, 200
+FRAMES, LEAST_FRAMES = 2000, 100
 
 
 def _picture() -> np.ndarray:
