@@ -15,10 +15,12 @@ from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa:
 from uav_privacy_sc.data.synthetic import SyntheticFlight  # noqa: E402
 from uav_privacy_sc.graph import profile_parameters  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, Encoder, NoiseGauge, mask_shape, prior_planes  # noqa: E402
-from uav_privacy_sc.perception.detector import TAP_LAYER, TAP_REACH, load_yolo  # noqa: E402
+from uav_privacy_sc.perception.detector import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.device import choose_device  # noqa: E402
 from uav_privacy_sc.perception.image import network_size, to_tensor  # noqa: E402
+from uav_privacy_sc.perception.reach import measure_reach  # noqa: E402
 from uav_privacy_sc.perception.stage import GroundDecoder, Perception  # noqa: E402
+from uav_privacy_sc.perception.tap import Tap, tap_at  # noqa: E402
 from uav_privacy_sc.perception.weights import WeightsError, checksum, load_module, save_module, shipped  # noqa: E402
 
 
@@ -61,13 +63,13 @@ def test_what_is_no_rgb_picture_is_refused(picture: np.ndarray) -> None:
 
 
 def test_code_vectors_are_shorter_than_one() -> None:
-    code = Encoder()(torch.randn(2, 128, 5, 7) * 100)
+    code = Encoder(16, 128)(torch.randn(2, 128, 5, 7) * 100)
     assert code.shape == (2, 16, 5, 7)
     assert code.norm(dim=1).max() <= 1
 
 
 def test_a_cell_of_the_code_depends_on_that_cell_of_the_tap_alone() -> None:
-    encoder, tap = Encoder(), torch.randn(1, 128, 4, 4)
+    encoder, tap = Encoder(16, 128), torch.randn(1, 128, 4, 4)
     changed = tap.clone()
     changed[..., 1, 2] += 1
     difference = (encoder(tap) - encoder(changed)).abs().sum(dim=1)[0]
@@ -76,21 +78,74 @@ def test_a_cell_of_the_code_depends_on_that_cell_of_the_tap_alone() -> None:
     assert difference.max() == 0
 
 
+def test_pooled_cells_see_their_own_taps_alone() -> None:
+    encoder, tap = Encoder(16, 128, pool=2), torch.randn(1, 128, 8, 8)
+    changed = tap.clone()
+    changed[..., 2:4, 4:6] += 1
+    difference = (encoder(tap) - encoder(changed)).abs().sum(dim=1)[0]
+    assert difference.shape == (4, 4) and difference[1, 2] > 0
+    difference[1, 2] = 0
+    assert difference.max() == 0
+
+
 def test_the_tap_reaches_as_far_as_the_odometer_charges() -> None:
-    layers = load_yolo(shipped("detector.pt")).double().model[: TAP_LAYER + 1]
-    with torch.no_grad():
-        for layer in layers.modules():  # weights without zeros or signs: whatever can arrive does
-            if isinstance(layer, torch.nn.Conv2d):
-                layer.weight.fill_(1 / layer.weight[0].numel())
-                if layer.bias is not None:
-                    layer.bias.fill_(0.5)
-        dark = torch.full((1, 3, 320, 320), 0.5, dtype=torch.float64)
-        lit = dark.clone()
-        lit[..., 160:176, 160:176] += 1  # one cell: row and column 10
-        changed = (layers(dark) - layers(lit)).abs().sum(dim=1)[0].nonzero() - 10
-    assert int(changed.abs().max()) == TAP_REACH
-    parameters = profile_parameters("hardened", "protection")
-    assert parameters["reach_cells"] >= TAP_REACH
+    settings = load_module(shipped("codec.pt"), Codec).settings
+    layers = load_yolo(shipped("detector.pt")).model[: settings["tap_layer"] + 1]
+    reach = measure_reach(layers, settings["stride"] * settings["pool"], settings["pool"])
+    assert reach == settings["reach_cells"]
+    for part in ("protection", "perception"):
+        assert profile_parameters("hardened", part)["reach_cells"] == reach
+
+
+def test_reach_is_measured_on_networks_whose_reach_is_known() -> None:
+    three = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1, stride=2), torch.nn.Conv2d(4, 4, 3, padding=1))
+    assert measure_reach(three, cell=2) == 2
+    wide = torch.nn.Sequential(three, torch.nn.Conv2d(4, 4, 5, padding=2))
+    assert measure_reach(wide, cell=2) == 4
+    assert measure_reach(wide, cell=4, pool=2) == 2
+
+    class Everywhere(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + x.mean()
+
+    with pytest.raises(ValueError, match="tap an earlier layer"):
+        measure_reach(torch.nn.Sequential(three, Everywhere()), cell=2)
+
+
+@pytest.mark.parametrize(("layer", "channels", "stride"), [(4, 128, 8), (6, 128, 16)])
+def test_a_tap_is_found_by_its_layer(layer: int, channels: int, stride: int) -> None:
+    assert tap_at(load_yolo(shipped("detector.pt")).model, layer) == Tap(layer, channels, stride)
+
+
+def test_a_tap_that_is_none_is_refused() -> None:
+    layers = load_yolo(shipped("detector.pt")).model
+    for layer in (-1, 12, 23, 99):  # not there, a join, the head, not there
+        with pytest.raises(ValueError, match=f"tap layer {layer}"):
+            tap_at(layers, layer)
+
+
+@pytest.mark.parametrize(("stride", "pool", "scale"), [(8, 1, 2), (8, 2, 4), (16, 1, 4), (16, 2, 8)])
+def test_every_grid_gives_the_same_mask_and_picture(stride: int, pool: int, scale: int) -> None:
+    codec = Codec(8, stride=stride, pool=pool)
+    code = codec.encoder(torch.randn(1, 128, 64 // stride, 128 // stride))
+    assert code.shape == (1, 8, 64 // stride // pool, 128 // stride // pool)
+    assert codec.mask_scale == scale
+    assert codec.decoder(code, torch.zeros(1, 10, 16, 32)).shape == (1, 14, 16, 32)
+    assert Inverter(8, stride * pool // 2)(code).shape == (1, 3, 32, 64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [({"channels": 0}, "channels"), ({"pool": 3}, "stride=16 times pool=3"), ({"stride": 64}, "64")],
+)
+def test_a_codec_out_of_range_is_refused_by_name(settings: dict, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Codec(**settings)
+
+
+def test_features_of_another_codec_are_refused(decoder: GroundDecoder) -> None:
+    with pytest.raises(ValueError, match=r"\(3, 22, 40\)"):
+        decoder(np.zeros((3, 22, 40), np.float32), scene.no_objects())
 
 
 def test_the_gauge_tells_quiet_from_noisy_and_keeps_the_scale() -> None:

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from uav_privacy_sc.perception.codec import CODE_CHANNELS, NoiseGauge, Residual, block
+from uav_privacy_sc.perception.codec import CODE_CHANNELS, WIDTH, NoiseGauge, Residual, block, rise
 from uav_privacy_sc.perception.device import choose_device
 from uav_privacy_sc.perception.weights import WeightsError, load_module, locate
 
-#: Picture pixels for each feature cell and side: 22 x 40 cells give 176 x 320.
+#: Picture pixels for each cell and side where a cell is 16 network pixels wide: 22 x 40 cells give 176 x 320.
 PICTURE_SCALE = 8
+#: A picture pixel is so many network pixels wide, whatever the cells are.
+PICTURE_STRIDE = 2
 
 
 class Inverter(nn.Module):
-    """A light convolutional inverter: ``(N, C, H', W')`` to ``(N, 3, 8 H', 8 W')`` in [0, 1]."""
+    """A light convolutional inverter: ``(N, C, H', W')`` to ``(N, 3, s H', s W')`` in [0, 1]; ``scale`` s is 2^k."""
 
-    def __init__(self, channels: int = CODE_CHANNELS, width: int = 64) -> None:
+    def __init__(self, channels: int = CODE_CHANNELS, scale: int = PICTURE_SCALE, width: int = WIDTH) -> None:
         super().__init__()
-        self.entry = nn.Sequential(NoiseGauge(), block(channels + 1, width), Residual(width), Residual(width, 2))
-        self.rise = nn.Sequential(_rise(width, 48), _rise(48, 24))
-        self.exit = nn.Sequential(nn.Conv2d(24, 12, 3, padding=1), nn.PixelShuffle(2))
+        steps = scale.bit_length() - 1
+        sizes = [width, *[32, *([16] * (steps - 2))][: max(steps - 1, 0)]]
+        rises = [nn.Sequential(rise(a, b), Residual(b)) for a, b in pairwise(sizes)]
+        self.body = nn.Sequential(NoiseGauge(), block(channels + 1, width), Residual(width), Residual(width, 2), *rises)
+        self.exit = nn.Sequential(nn.Conv2d(sizes[-1], 12, 3, padding=1), nn.PixelShuffle(2))
 
     def forward(self, code: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(self.exit(self.rise(self.entry(code))))
-
-
-def _rise(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inputs, 4 * outputs, 1), nn.PixelShuffle(2), Residual(outputs))
+        return torch.sigmoid(self.exit(self.body(code)))
 
 
 class InversionAttacker:
@@ -46,7 +47,7 @@ class InversionAttacker:
         path = locate("inverter-adaptive.pt" if adaptive else "inverter.pt", weights)
         if adaptive and not path.is_file():
             raise WeightsError(f"{path} is missing; make it by: uav-privacy-sc train attacker --noise adaptive")
-        self.network = load_module(path, Inverter).to(self.device)
+        self.network = load_module(path, Inverter).to(self.device, memory_format=torch.channels_last)
 
     @torch.inference_mode()
     def __call__(self, features: np.ndarray) -> np.ndarray:

@@ -31,6 +31,9 @@ class PerceptionConfig:
     half: bool = parameter(False, "detector in half precision; needs CUDA")
     confidence: float = parameter(0.25, "least score of a detection", low=0.0, high=1.0)
     tiles: int = parameter(1, "tiles a side for small objects; 1 for none", low=1, high=3)
+    reach_cells: int = parameter(
+        0, "as protection's: cells around an object that it is charged for; 0: the codec's reach is not checked", low=0
+    )
     transport: str = parameter("raw", "take raw or compressed images", choices=("raw", "compressed"))
     detections_topic: str = parameter("", "vision_msgs/Detection2DArray to take objects from; empty for our detector")
     detections_classes: str = parameter("coco", "what numeric class ids on it mean", choices=NUMBERINGS)
@@ -86,6 +89,11 @@ class PerceptionNode(StageNode[PerceptionConfig]):
             half=config.half,
             tiles=config.tiles,
         )
+        if 0 < config.reach_cells < stage.reach_cells:
+            raise ValueError(
+                f"reach_cells is {config.reach_cells}, but in codec.pt an object changes features {stage.reach_cells} "
+                f"cells away; set reach_cells to {stage.reach_cells} for protection and perception"
+            )
         stage.warm_up()
         return stage
 

@@ -15,13 +15,11 @@ from uav_privacy_sc.perception.boxes import candidates, is_end_to_end, records, 
 from uav_privacy_sc.perception.classes import UnknownClass, blind_to, label_map
 from uav_privacy_sc.perception.device import require_half
 from uav_privacy_sc.perception.image import LONG_SIDE, MULTIPLE, check_picture, stretch, to_tensor
-from uav_privacy_sc.perception.tap import TAP_LAYER, Tap
+from uav_privacy_sc.perception.tap import Tap
 from uav_privacy_sc.perception.weights import WeightsError, checksum
 
-__all__ = ["TAP_LAYER", "TAP_REACH", "Detector", "load_yolo"]
+__all__ = ["Detector", "load_yolo"]
 
-#: How far, in cells, the pixels of one cell change the tap: what `reach_cells` of the protection node has to cover.
-TAP_REACH = 7
 #: Side of the picture by which a network is tried when it is loaded.
 _TRIAL = 2 * MULTIPLE
 #: From this factor on a picture is out of proportion, and finding nothing in it is no wonder.

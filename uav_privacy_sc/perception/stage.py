@@ -41,8 +41,8 @@ class Perception:
         half: the detector in half precision, on CUDA.
         tiles: tiles a side for small objects, 1 for none; features never come from them.
 
-    ``networks`` has the SHA-256 of both files; ``notes`` says in a line each what is to be known of a detector that is
-    not the codec's own.
+    ``reach_cells`` is how far, in cells, an object's pixels change the features; ``networks`` has the SHA-256 of both
+    files; ``notes`` says in a line each what is to be known of a detector that is not the codec's own.
 
     Raises:
         WeightsError: weights that are not there, cannot be read, do not fit one another, or are not those of the card.
@@ -64,7 +64,8 @@ class Perception:
         codec = _codec(codec_path, self.device)
         path = Path(detector).expanduser() if detector else locate_sound("detector.pt", weights)
         self.detector = Detector(path, self.device, confidence, tap=tap_of(codec), half=half, tiles=tiles)
-        self.encoder = codec.encoder
+        self.encoder, self.channels = codec.encoder, codec.settings["channels"]
+        self.reach_cells = codec.settings["reach_cells"]
         self.networks = {"detector_sha256": self.detector.sha256, "codec_sha256": checksum(codec_path)}
         self.notes = self._notes(card_checksum(codec_path.with_name("detector.pt")))
 
@@ -122,15 +123,24 @@ class GroundDecoder:
     def __init__(self, weights: Path | str | None = None, device: str = "auto") -> None:
         self.device = choose_device(device)
         path = locate_sound("codec.pt", weights)
-        self.decoder = _codec(path, self.device).decoder
+        codec = _codec(path, self.device)
+        self.decoder = codec.decoder.to(memory_format=torch.channels_last)
+        self.channels, self.mask_scale = codec.settings["channels"], codec.mask_scale
         self.networks = {"codec_sha256": checksum(path)}
 
     @torch.inference_mode()
     def __call__(self, features: np.ndarray, objects: np.ndarray) -> np.ndarray:
-        """Return the mask ``(4 H', 4 W')`` uint8 of ``scene.MASK_CLASSES`` values.
+        """Return the mask uint8 of ``scene.MASK_CLASSES`` values, ``(4 H', 4 W')`` as shipped.
 
         ``features`` is ``(C, H', W')``; ``objects`` are records, none for a prior that knows nothing.
+
+        Raises:
+            ValueError: features of another number of channels than the codec's.
         """
+        if features.ndim != 3 or features.shape[0] != self.channels:
+            raise ValueError(f"features have shape {features.shape}; this codec's are ({self.channels}, rows, columns)")
         code = torch.from_numpy(np.ascontiguousarray(features, np.float32))[None].to(self.device)
-        prior = torch.from_numpy(prior_planes(objects, mask_shape(features.shape)))[None].to(self.device)
+        prior = torch.from_numpy(prior_planes(objects, mask_shape(features.shape, self.mask_scale)))[None].to(
+            self.device
+        )
         return self.decoder(code, prior)[0].argmax(dim=0).to(torch.uint8).cpu().numpy()

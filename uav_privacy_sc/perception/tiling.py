@@ -1,7 +1,7 @@
 """Tiles for small objects: overlapping crops at full resolution, and their boxes in the frame of the whole picture.
 
 Only boxes come from tiles. Features come from the pass over the whole picture: the codec was trained on that one scale,
-one grid covers the picture without seams, and what the ledger charges an object for (``TAP_REACH``) holds there.
+one grid covers the picture without seams, and what the ledger charges an object for (``reach_cells``) holds there.
 """
 
 from __future__ import annotations

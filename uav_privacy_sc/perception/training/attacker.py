@@ -68,7 +68,11 @@ class AttackerTrainer:
         chosen = data if config.pictures is None else data.first(config.pictures)
         self.data, self.out, self.config = encode(chosen, codec.eval()), out, config
         self.PART = Path(FILES[config.noise]).stem
-        self.inverter = Inverter(self.data.taps.shape[1])
+        self._shape = {
+            "channels": self.data.taps.shape[1],
+            "scale": self.data.pictures.shape[1] // self.data.taps.shape[2],
+        }
+        self.inverter = Inverter(**self._shape)
         self.optimizer = torch.optim.AdamW(self.inverter.parameters(), lr=config.learning_rate, weight_decay=1e-3)
         self.made_of = {
             "settings": asdict(config),
@@ -83,7 +87,7 @@ class AttackerTrainer:
     def save(self) -> None:
         """Write the checkpoint, the weights (``inverter.pt`` or ``inverter-adaptive.pt``) and the losses."""
         self.checkpoint.save(self.step, self.losses)
-        save_module(self.out / FILES[self.config.noise], self.inverter, {"channels": self.data.taps.shape[1]})
+        save_module(self.out / FILES[self.config.noise], self.inverter, self._shape)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the loss (mean absolute error of the picture)."""

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from uav_privacy_sc import scene
-from uav_privacy_sc.attack.inversion import PICTURE_SCALE
-from uav_privacy_sc.perception.codec import MASK_SCALE, mask_shape, prior_planes
+from uav_privacy_sc.attack.inversion import PICTURE_STRIDE
+from uav_privacy_sc.perception.codec import MASK_STRIDE, prior_planes
 from uav_privacy_sc.perception.detector import Detector
 from uav_privacy_sc.perception.image import to_tensor
 from uav_privacy_sc.perception.training.samples import UNKNOWN, Samples
@@ -28,7 +28,7 @@ from uav_privacy_sc.privacy.visual import VisualConfig, allocate, sigma_map
 
 @dataclass(frozen=True)
 class ProtectedTraining:
-    """What the trainings on protected codes share. ``crop`` is in feature cells (rows, columns).
+    """What the trainings on protected codes share. ``crop`` is in cells of 16 network pixels (rows, columns).
 
     ``without_noise``, ``without_features`` and ``without_prior`` are the shares of samples that come unprotected, with
     nothing but the prior, and without a prior.
@@ -63,7 +63,7 @@ class ProtectedTraining:
 
 @dataclass(frozen=True)
 class TapSet:
-    """Taps ``(N, 128, H', W')`` float16, pictures ``(N, 8 H', 8 W', 3)`` uint8, masks ``(N, 4 H', 4 W')``, objects.
+    """Taps ``(N, 128, H', W')`` float16, pictures ``(N, h / 2, w / 2, 3)`` uint8, masks ``(N, h / 4, w / 4)``, objects.
 
     Codes ``(N, C, H', W')`` may stand in place of the taps. ``detector`` is the checksum of the weights that made them,
     ``data`` the fingerprint of the samples.
@@ -94,10 +94,10 @@ def tap_set(samples: Samples, detector: Detector, progress: Callable[[int], None
     for k, image in enumerate(samples.images):
         _, tap = detector.infer(to_tensor(image, detector.device, max(width, height)))
         taps.append(tap[0].cpu().numpy().astype(np.float16))
-        rows, columns = tap.shape[2:]
-        size = (columns * PICTURE_SCALE, rows * PICTURE_SCALE)
+        size = (width // PICTURE_STRIDE, height // PICTURE_STRIDE)
         pictures.append(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
-        masks.append(_fitted(None if samples.masks is None else samples.masks[k], mask_shape((rows, columns))))
+        shape = (height // MASK_STRIDE, width // MASK_STRIDE)
+        masks.append(_fitted(None if samples.masks is None else samples.masks[k], shape))
         progress(k + 1)
     arrays = (np.stack(taps), np.stack(pictures), np.stack(masks))
     return TapSet(*arrays, samples.objects, detector.sha256, samples.fingerprint())
@@ -124,9 +124,13 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def draw_protection(
-    objects: np.ndarray, grid: tuple[int, int], config: ProtectedTraining, rng: np.random.Generator
+    objects: np.ndarray,
+    grid: tuple[int, int],
+    mask: tuple[int, int],
+    config: ProtectedTraining,
+    rng: np.random.Generator,
 ) -> Protection:
-    """Draw how one training sample is protected, transmitted and described."""
+    """Draw how one training sample with a code of ``grid`` cells and a mask of so many pixels is protected and sent."""
     seen = objects[rng.random(len(objects)) > rng.uniform(0, 0.4)].copy()
     seen["score"] = rng.uniform(0.3, 1.0, len(seen))
     sigma: np.ndarray = np.zeros(grid)
@@ -138,7 +142,7 @@ def draw_protection(
         sigma = sigma_map(epsilon, visual)
     received = seen[:0] if rng.random() < config.without_prior else _displace(seen, rng)
     snr_db = None if rng.random() < 0.15 else rng.uniform(-10, 20)
-    return Protection(sigma, snr_db, prior_planes(received, mask_shape(grid)), rng.random() > config.without_features)
+    return Protection(sigma, snr_db, prior_planes(received, mask), rng.random() > config.without_features)
 
 
 def _displace(objects: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -180,20 +184,25 @@ class Batch:
     picture: torch.Tensor
 
 
-def batches(data: TapSet, config: ProtectedTraining, start: int) -> Iterator[Batch]:
-    """Yield the batches of the steps from ``start`` on; each step's draw follows from seed and step alone."""
-    rows, columns = data.taps.shape[2:]
-    shape = (min(config.crop[0], rows), min(config.crop[1], columns))
+def batches(data: TapSet, config: ProtectedTraining, start: int, pool: int = 1) -> Iterator[Batch]:
+    """Yield the batches of the steps from ``start`` on; each step's draw follows from seed and step alone.
+
+    ``pool`` taps a side make one cell of the code.
+    """
+    rows, columns = (side // pool for side in data.taps.shape[2:])
+    masks, pictures = data.masks.shape[1] // rows, data.pictures.shape[1] // rows  # pixels to a cell's side
+    share = 16 // MASK_STRIDE / masks
+    shape = (min(round(config.crop[0] * share), rows), min(round(config.crop[1] * share), columns))
     for step in range(start, config.steps):
         rng = np.random.default_rng([config.seed, step])
         parts: list[tuple[np.ndarray, ...]] = []
         snrs = []
         for k in rng.integers(0, len(data.objects), config.batch):
             row, column = rng.integers(0, rows - shape[0] + 1), rng.integers(0, columns - shape[1] + 1)
-            drawn = draw_protection(data.objects[k], (rows, columns), config, rng)
+            drawn = draw_protection(data.objects[k], (rows, columns), data.masks.shape[1:], config, rng)
             picture = data.pictures[k].transpose(2, 0, 1)
-            arrays = ((data.taps[k], 1), (drawn.sigma[None], 1), (drawn.prior, MASK_SCALE), (data.masks[k], MASK_SCALE))
-            cut = [_crop(a, row, column, shape, scale) for a, scale in (*arrays, (picture, PICTURE_SCALE))]
+            arrays = ((data.taps[k], pool), (drawn.sigma[None], 1), (drawn.prior, masks), (data.masks[k], masks))
+            cut = [_crop(a, row, column, shape, scale) for a, scale in (*arrays, (picture, pictures))]
             parts.append((*cut, np.array(drawn.features, np.float32)))
             snrs.append(drawn.snr_db)
         tap, sigma, prior, mask, image, on = (torch.from_numpy(np.stack(part)) for part in zip(*parts, strict=True))

@@ -15,8 +15,9 @@ import torch
 from torch.nn import functional
 
 from uav_privacy_sc import scene
-from uav_privacy_sc.attack.inversion import Inverter
+from uav_privacy_sc.attack.inversion import PICTURE_STRIDE, Inverter
 from uav_privacy_sc.perception.codec import CODE_CHANNELS, Codec
+from uav_privacy_sc.perception.tap import YOLO11N, Tap
 from uav_privacy_sc.perception.training.batches import ProtectedTraining, TapSet, batches, send, step_noise
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint
 from uav_privacy_sc.perception.training.samples import UNKNOWN, DatasetError
@@ -27,17 +28,20 @@ from uav_privacy_sc.perception.weights import save_module
 class CodecTraining(ProtectedTraining):
     """How the codec is trained.
 
-    ``channels`` is C; ``object_weight`` that of object pixels, ``picture_weight`` that of the inverted picture.
+    ``channels`` is C; ``pool`` taps a side make one cell; ``object_weight`` is the weight of object pixels,
+    ``picture_weight`` that of the inverted picture.
     """
 
     picture_weight: float = 0.5
     object_weight: float = 2.0
     channels: int = CODE_CHANNELS
+    pool: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.channels < 1:
-            raise ValueError(f"channels={self.channels} must be at least 1")
+        for name in ("channels", "pool"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
 
 
 def mask_loss(scores: torch.Tensor, mask: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -52,12 +56,15 @@ class CodecTrainer:
 
     PART, LOSSES = "codec", ("mask", "picture")
 
-    def __init__(self, data: TapSet, out: Path, config: CodecTraining) -> None:
+    def __init__(
+        self, data: TapSet, out: Path, config: CodecTraining, tap: Tap = YOLO11N, reach_cells: int = 7
+    ) -> None:
         if (data.masks == UNKNOWN).all():
             raise DatasetError("the codec is trained on masks, and no pixel of these pictures has a known class")
         torch.manual_seed(config.seed)
         self.data, self.out, self.config = data, out, config
-        self.codec, self.inverter = Codec(config.channels), Inverter(config.channels)
+        self.codec = Codec(config.channels, tap.layer, tap.channels, tap.stride, config.pool, reach_cells)
+        self.inverter = Inverter(config.channels, tap.stride * config.pool // PICTURE_STRIDE)
         parameters = [*self.codec.parameters(), *self.inverter.parameters()]
         self.optimizer = torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=1e-3)
         weights = torch.ones(len(scene.MASK_CLASSES))
@@ -71,12 +78,11 @@ class CodecTrainer:
     def save(self) -> None:
         """Write the checkpoint, ``codec.pt`` and the losses."""
         self.checkpoint.save(self.step, self.losses)
-        settings = getattr(self.codec, "settings", None) or {"channels": self.config.channels}
-        save_module(self.out / "codec.pt", self.codec, settings)
+        save_module(self.out / "codec.pt", self.codec, self.codec.settings)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (mask, picture)."""
-        for batch in batches(self.data, self.config, self.step):
+        for batch in batches(self.data, self.config, self.step, self.config.pool):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.rate(self.step)
             noise = step_noise(self.config, self.step)

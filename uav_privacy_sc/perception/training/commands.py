@@ -14,15 +14,18 @@ import typer
 from uav_privacy_sc.perception.training.progress import bar, lines, run, tell
 
 if TYPE_CHECKING:
-    from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.tap import Tap
     from uav_privacy_sc.perception.training.batches import TapSet
     from uav_privacy_sc.perception.training.samples import Samples
 
+#: What of the detector is sent, and how wide (docs/models.md says why).
+CHANNELS, TAP, POOL = 16, 6, 1
 #: Seeds of the flights: training and test never share one.
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
 #: What the shipped weights were made with.
-TRAIN_FLIGHTS, TEST_FLIGHTS = 320, 25
-DETECTOR_STEPS, CODEC_STEPS, ATTACKER_STEPS = 1500, 4000, 2000
+TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
+DETECTOR_STEPS, CODEC_STEPS, ATTACKER_STEPS = 4800, 4000, 3000
+ABLATION_STEPS, ABLATION_PICTURES = 600, 640
 
 app = typer.Typer(
     help="Train the networks on rendered flights, on VisDrone DET, VID or MOT, or on AU-AIR.", no_args_is_help=True
@@ -51,15 +54,18 @@ FreshOption = Annotated[bool, typer.Option("--fresh", help="Begin anew: forget t
 @app.command()
 def flights(
     out: OutOption = Path("out/training"),
-    train: Annotated[int, typer.Option(min=1, help="Training flights of 8 frames.")] = TRAIN_FLIGHTS,
-    test: Annotated[int, typer.Option(min=1, help="Test flights of 4 frames.")] = TEST_FLIGHTS,
+    train: Annotated[int, typer.Option(min=1, help=f"Training flights of {TRAIN_FRAMES} frames.")] = TRAIN_FLIGHTS,
+    test: Annotated[int, typer.Option(min=1, help=f"Test flights of {TEST_FRAMES} frames.")] = TEST_FLIGHTS,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
     """Render flights to OUT/train and OUT/test in VisDrone-DET layout, with masks."""
     from uav_privacy_sc.data.synthetic.dataset import render_dataset
     from uav_privacy_sc.perception.training.samples import ORIGIN_FILE
 
-    for name, count, frames, seed in (("test", test, 4, TEST_SEED), ("train", train, 8, TRAIN_SEED)):
+    for name, count, frames, seed in (
+        ("test", test, TEST_FRAMES, TEST_SEED),
+        ("train", train, TRAIN_FRAMES, TRAIN_SEED),
+    ):
         with bar(f"rendering {name}", count) as update:
             render_dataset(out / name, count, frames, seed, jobs=jobs, progress=update)
         made = {"made_by": "uav-privacy-sc train flights", "first_seed": seed, "flights": count, "frames": frames}
@@ -130,6 +136,9 @@ def codec(
     data: DataOption,
     out: OutOption = Path("out/weights"),
     steps: StepsOption = CODEC_STEPS,
+    channels: Annotated[int, typer.Option(min=1, max=256, help="C: numbers sent for each cell.")] = CHANNELS,
+    tap: Annotated[int, typer.Option(min=0, help="Layer of the detector whose output is encoded.")] = TAP,
+    pool: Annotated[int, typer.Option(min=1, max=8, help="Taps a side that make one cell.")] = POOL,
     batch: BatchOption = 12,
     learning_rate: RateOption = 2e-3,
     seed: SeedOption = 2,
@@ -146,18 +155,26 @@ def codec(
     """
     import torch
 
-    from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.backends import load_yolo
+    from uav_privacy_sc.perception.reach import measure_reach
+    from uav_privacy_sc.perception.tap import tap_at
     from uav_privacy_sc.perception.training.checkpoint import forget
     from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining
+    from uav_privacy_sc.perception.weights import locate
 
     torch.set_num_threads(threads)
-    config = CodecTraining(steps=steps, batch=batch, learning_rate=learning_rate, seed=seed)
+    config = CodecTraining(
+        steps=steps, batch=batch, learning_rate=learning_rate, seed=seed, channels=channels, pool=pool
+    )
+    layers = load_yolo(locate("detector.pt", weights or out)).model
+    place = tap_at(layers, tap)
+    reach = measure_reach(layers[: tap + 1], place.stride * pool, pool)
     samples = _samples(data, limit, stride)
     tell(samples)
     if fresh:
         forget(out, CodecTrainer.PART)
-    taps = _taps(samples, weights or out, Codec(config.channels))
-    trainer = CodecTrainer(taps, out, config)
+    taps = _taps(samples, weights or out, place)
+    trainer = CodecTrainer(taps, out, config, place, reach)
     _run(trainer, "codec.pt", "mask {:.3f} picture {:.3f}", samples.describe(), {"detector_sha256": taps.detector})
 
 
@@ -187,6 +204,7 @@ def attacker(
     import torch
 
     from uav_privacy_sc.perception.codec import Codec
+    from uav_privacy_sc.perception.tap import tap_of
     from uav_privacy_sc.perception.training.attacker import FILES, AttackerTrainer, AttackerTraining
     from uav_privacy_sc.perception.training.checkpoint import forget
     from uav_privacy_sc.perception.weights import checksum, load_module, locate
@@ -203,7 +221,7 @@ def attacker(
     name = FILES[noise]
     if fresh:
         forget(out, Path(name).stem)
-    taps = _taps(samples, weights or out, network)
+    taps = _taps(samples, weights or out, tap_of(network))
     trainer = AttackerTrainer(taps, network, out, config)
     started = {"detector_sha256": taps.detector, "codec_sha256": checksum(path)}
     _run(trainer, name, "picture {:.4f}", samples.describe(), started)
@@ -242,6 +260,36 @@ def card(
 
 
 @app.command()
+def ablation(
+    data: DataOption,
+    test: Annotated[Path, typer.Option(help="Folder to measure on, with masks/.")],
+    out: OutOption = Path("out/ablation"),
+    weights: Annotated[Path | None, typer.Option(help="Folder with detector.pt; the shipped one if left out.")] = None,
+    steps: StepsOption = ABLATION_STEPS,
+    limit: LimitOption = ABLATION_PICTURES,
+    threads: ThreadsOption = 2,
+) -> None:
+    """Train and measure codecs of other widths, taps and grids; writes ablation.json, .md and .png."""
+    import torch
+
+    from uav_privacy_sc.perception.training.ablation import run_ablation, write_table
+    from uav_privacy_sc.perception.weights import locate
+
+    torch.set_num_threads(threads)
+    train, measured_on = _samples(data, limit, 1), _samples(test, None, 1, blank=False)
+    with bar("ablation", steps) as update:
+        rows = run_ablation(
+            locate("detector.pt", weights),
+            train,
+            measured_on,
+            out,
+            steps,
+            progress=lambda what, done, total: update(done, total=total, what=what),
+        )
+    typer.echo(f"wrote {write_table(rows, out)}", err=True)
+
+
+@app.command()
 def export(
     weights: Annotated[Path | None, typer.Option(help="Folder with detector.pt and codec.pt.")] = None,
     out: Annotated[Path, typer.Option(help="File to write, .onnx or .engine.")] = Path("detector.onnx"),
@@ -276,14 +324,13 @@ def _samples(data: Path, limit: int | None, stride: int, masks: bool = True, bla
         return load_samples(data, limit, masks, stride, blank, progress=lambda done, total: update(done, total=total))
 
 
-def _taps(samples: Samples, weights: Path, network: Codec) -> TapSet:
-    """Return what the network's encoder takes of the samples, by the detector in ``weights``."""
+def _taps(samples: Samples, weights: Path, tap: Tap) -> TapSet:
+    """Return what an encoder takes of the samples at ``tap`` of the detector in ``weights``."""
     from uav_privacy_sc.perception.detector import Detector
-    from uav_privacy_sc.perception.tap import tap_of
     from uav_privacy_sc.perception.training.batches import tap_set
     from uav_privacy_sc.perception.weights import locate
 
-    seer = Detector(locate("detector.pt", weights), tap=tap_of(network))
+    seer = Detector(locate("detector.pt", weights), tap=tap)
     with bar("features", len(samples)) as update:
         return tap_set(samples, seer, update)
 

@@ -31,7 +31,7 @@ class DetectorTraining:
     steps: int = 4500
     batch: int = 16
     crop: int = 352
-    zoom: tuple[float, float] = (0.75, 1.4)
+    zoom: tuple[float, float] = (0.6, 1.6)
     learning_rate: float = 1.5e-3
     weight_decay: float = 5e-4
     warmup_steps: int = 150

@@ -127,10 +127,9 @@ def codec_figures(
     what the features add to the prior; ``features_pay_from`` follows :data:`PAY_RULE` (None: nowhere in the list).
     """
     tables, rng = _Tables(len(data.objects)), np.random.default_rng(_SEED)
-    shape = mask_shape(data.taps.shape)
     for k, objects in enumerate(data.objects):
         code = _codes(data, k, codec)
-        prior = torch.from_numpy(prior_planes(objects, shape))[None]
+        prior = torch.from_numpy(prior_planes(objects, mask_shape(code.shape, codec.mask_scale)))[None]
         inputs = {"prior": (torch.zeros_like(code), prior)}
         for mechanism in MECHANISMS:
             for epsilon in epsilons:
