@@ -13,6 +13,7 @@ from test_perception_training_data import det, frame  # noqa: E402
 
 from uav_privacy_sc.cli import main  # noqa: E402
 from uav_privacy_sc.data.flights import write_flight  # noqa: E402
+from uav_privacy_sc.perception.training import commands  # noqa: E402
 from uav_privacy_sc.perception.training import samples as samples_module  # noqa: E402
 from uav_privacy_sc.perception.training.detector import DetectorTrainer  # noqa: E402
 
@@ -70,6 +71,24 @@ def test_the_weights_can_be_made_again_step_by_step(data: str, tmp_path: Path) -
     assert set(card["figures"]) == {"data", "detector", "codec", "inverter", "out_of_domain", "measured_on"}
     assert card["figures"]["detector"]["pictures"] == 3 and set(card["figures"]["inverter"]) == {"plain", "adaptive"}
     assert card["figures"]["out_of_domain"]["street"]["layout"] == "visdrone-det"
+
+
+def test_all_is_every_step_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple] = []
+    for name in ("flights", "detector", "codec", "attacker", "card"):
+        monkeypatch.setattr(commands, name, lambda *given, name=name, **_: done.append((name, *given)))
+    assert main(["train", "all", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 0
+    assert [step[0] for step in done] == ["flights", "detector", "codec", "attacker", "attacker", "card"]
+    assert [step[3] for step in done if step[0] == "attacker"] == ["none", "adaptive"]
+    trained, tested = tmp_path / "data" / "train", tmp_path / "data" / "test"
+    assert [step[1] for step in done[1:]] == [trained] * 4 + [tested]
+
+
+def test_two_real_folders_of_one_name_are_refused(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "card", "--data", data, "--out", str(tmp_path), "--real", data, "--real", data]) == 2
+    assert "two folders are called street" in capsys.readouterr().err
 
 
 def test_a_training_begun_otherwise_is_not_resumed_but_can_begin_anew(

@@ -240,6 +240,51 @@ def convert(
 
 
 @app.command()
+def protect(
+    bag: Annotated[Path, typer.Argument(help="Recorded rosbag2 with pictures: its folder, .mcap or .db3.")],
+    out: Annotated[Path, typer.Argument(help="Folder for the protected bag and, beside it, the odometer's report.")],
+    topic: Topic = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Topic to repeat as recorded, unprotected; several times. Pictures are refused."),
+    ] = None,
+    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
+    frames: Annotated[int | None, typer.Option(help="Protect at most so many frames.")] = None,
+    scenario: Scenario = "surveillance",
+    scenarios_file: ScenariosFile = None,
+    profile: Profile = "hardened",
+    epsilon_v: EpsilonV = None,
+    epsilon_l: EpsilonL = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="Visual mechanism: region_aware, uniform …", rich_help_panel=_PRIVACY)
+    ] = None,
+    map_source: MapSource = None,
+    kappa_bg: KappaBg = None,
+    location_mode: LocationMode = None,
+    epsilon_ceiling: Ceiling = None,
+    expected_frames: ExpectedFrames = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="File of the odometer; OUT/odometer.ledger if left out.", rich_help_panel=_PRIVACY),
+    ] = None,
+    device: Device = "auto",
+    weights: Weights = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a protected bag that is there.")] = False,
+    json: Json = False,
+) -> None:
+    """Turn a recorded bag with pictures into one of protected topics only, to be shared.
+
+    Runs perception and protection as in flight. No picture, raw feature, true count or frame_id gets into the bag; any
+    error removes it. What it cost is reported beside it.
+    """
+    from uav_privacy_sc.commands.protect import ProtectOrder
+    from uav_privacy_sc.commands.protect import carry_out as protect_bag
+
+    order = _flight_order(str(bag), {**locals(), "seed": None, "no_isolate": False, "rate": None})
+    raise typer.Exit(protect_bag(ProtectOrder(order, tuple(keep or ()), storage, force)))
+
+
+@app.command()
 def optimize(
     gain: Annotated[
         float | None, typer.Option("--gain", "--gain-db", help="Channel gain in dB: the SNR of one transmitted watt.")
@@ -338,12 +383,18 @@ def evaluate(
 
 
 def _fly(source: str, given: dict[str, Any]) -> None:
-    from uav_privacy_sc.commands.fly import FlightOrder, carry_out
+    from uav_privacy_sc.commands.fly import carry_out
+
+    raise typer.Exit(carry_out(_flight_order(source, given)))
+
+
+def _flight_order(source: str, given: dict[str, Any]) -> Any:
+    from uav_privacy_sc.commands.fly import FlightOrder
     from uav_privacy_sc.flight import FlightConfig
 
     parameters: dict[str, dict[str, Any]] = {}
     for option, (node, name) in _PARAMETERS.items():
-        if given[option] is not None:
+        if given.get(option) is not None:
             value = given[option]
             parameters.setdefault(node, {})[name] = str(value) if isinstance(value, Path) else value
     names = ("scenario", "scenarios_file", "profile", "seed", "device", "weights", "ledger")
@@ -351,7 +402,7 @@ def _fly(source: str, given: dict[str, Any]) -> None:
         parameters=parameters, isolate=not given["no_isolate"], **{name: given[name] for name in names}
     )
     recorded = {name: value for name, value in given.items() if name.startswith("epsilon_") and value is not None}
-    order = FlightOrder(
+    return FlightOrder(
         source,
         given["out"],
         config,
@@ -363,7 +414,6 @@ def _fly(source: str, given: dict[str, Any]) -> None:
         as_json=given["json"],
         options=recorded,
     )
-    raise typer.Exit(carry_out(order))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -96,7 +96,7 @@ def _clock(result: Conversion, given: bool) -> str:
     why = ""
     if not given:
         why = {
-            "visdrone-vid": f" (VisDrone's files state no rate; {VISDRONE_RATE_HZ:g} is assumed, --rate says otherwise)",
+            "visdrone-vid": f" (assumed: VisDrone states no rate, whose trackers take {VISDRONE_RATE_HZ:g})",
             "visdrone-det": " (a slide show)",
         }.get(result.kind, "")
     return f"{result.rate_hz:g} Hz{why}; {span}" if result.kind != "bag" or given else f"the bag's own stamps; {span}"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a question to be asked between two steps, for work that must not be torn in the middle of one."""
+"""Ctrl-C and SIGTERM as a question that is asked between two steps, for work that must not be torn inside of one."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from uav_privacy_sc.data.sources import SourceError
@@ -28,8 +28,8 @@ class AuairPose:
 def read_poses(annotations: Path) -> tuple[dict[str, AuairPose], int]:
     """Return the pose of each picture by its file name, and how many entries had none that can be read.
 
-    AU-AIR writes ``longtitude``, gives altitudes in millimetres, and in ``ms`` the time since the start of the video that
-    the other fields of ``time`` date. Nothing says in which time zone that is; it is taken for UTC.
+    AU-AIR writes ``longtitude``, gives altitudes in millimetres, and in ``ms`` the time since the start of the video
+    that the other fields of ``time`` date. Nothing says in which time zone that is; it is taken for UTC.
 
     Raises:
         SourceError: the file cannot be read or is not AU-AIR's.
@@ -47,10 +47,12 @@ def read_poses(annotations: Path) -> tuple[dict[str, AuairPose], int]:
 
 def _pose(entry: dict) -> AuairPose | None:
     try:
-        clock, place = entry["time"], entry.get("longtitude", entry.get("longitude"))
-        begin = datetime(*(int(clock[part]) for part in _CLOCK), tzinfo=timezone.utc)
-        moment = begin + timedelta(milliseconds=float(clock["ms"])) - datetime(1970, 1, 1, tzinfo=timezone.utc)
-        latitude, longitude, altitude_m = float(entry["latitude"]), float(place), float(entry["altitude"]) / 1e3
+        clock = entry["time"]
+        year, month, day, hour, minute, second = (int(clock[part]) for part in _CLOCK)
+        begin = datetime(year, month, day, hour, minute, second) - datetime(1970, 1, 1)
+        moment = begin + timedelta(milliseconds=float(clock["ms"]))
+        longitude = float(entry["longtitude"] if "longtitude" in entry else entry["longitude"])
+        latitude, altitude_m = float(entry["latitude"]), float(entry["altitude"]) / 1e3
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
     sound = abs(latitude) <= 90 and abs(longitude) <= 180 and math.isfinite(altitude_m)

@@ -180,7 +180,7 @@ def compressed_image(data: bytes, form: str, head: Any) -> Any:
 def points(objects: np.ndarray, head: Any) -> Any:
     """Return ``(M,)`` object records as a sensor_msgs/PointCloud2, one point each, as the graph has them."""
     kinds = {"f": _FLOAT32, "i": _INT32}
-    fields = OBJECT_DTYPE.fields or {}
+    fields: Any = OBJECT_DTYPE.fields
     described = [
         _TYPES.types["sensor_msgs/msg/PointField"](name=name, offset=offset, datatype=kinds[kind.kind], count=1)
         for name, (kind, offset, *_) in fields.items()

@@ -151,6 +151,13 @@ class Bag:
         except Exception as error:  # rosbags lets through what a damaged message does to its generated code
             raise SourceError(f"{message.topic}: a message is no {message.msgtype} ({_one_line(error)})") from None
 
+    def definition(self, topic: BagTopic) -> tuple[str, str] | None:
+        """Return the ``.msg`` text and the hash of a topic's type as the bag has them, None where it lacks either."""
+        for connection in () if self._reader is None else self._reader.connections:
+            if connection.topic == topic.name and connection.msgdef.data and connection.digest:
+                return connection.msgdef.data, connection.digest
+        return None
+
     def find(self, *suffixes: str) -> dict[str, BagTopic]:
         """Return, for each relative name, the topic of that name in whatever namespace; the first where two are."""
         return {
@@ -174,14 +181,14 @@ class Bag:
 
 
 class BagSource(Source):
-    """The pictures of one topic, with the stamps of their headers (of the recorder, where a header has none)."""
+    """The pictures of one ``topic``, with the stamps of their headers (of the recorder, where a header has none)."""
 
     kind = "bag"
 
     def __init__(self, bag: Bag, topic: BagTopic, name: str, rate_hz: float | None, max_frames: int | None) -> None:
         super().__init__(name, rate_hz or _rate(bag, topic.messages), topic.messages, max_frames)
         self._bag: Bag | None = bag
-        self._topic = topic
+        self.topic = topic
         self._own_clock = rate_hz is not None
         if bag.damage:
             self.notes.append(_damage_note(bag, topic))
@@ -190,11 +197,11 @@ class BagSource(Source):
         if self._bag is None:
             raise SourceError(f"{self.name} is closed")
         index = 0
-        for message in self._bag.messages([self._topic.name]):
+        for message in self._bag.messages([self.topic.name]):
             yield self._frame(self._bag, index, message)
             index += 1
-        if index < self._topic.messages:
-            lost = f"{self._topic.messages - index} of {self._topic.messages} messages are lost"
+        if index < self.topic.messages:
+            lost = f"{self.topic.messages - index} of {self.topic.messages} messages are lost"
             yield SourceFrame(index, self.stamp_ns(index), None, f"{self.name}: {lost}: {self._bag.damage}")
 
     def _frame(self, bag: Bag, index: int, raw: RawMessage) -> SourceFrame:
@@ -205,7 +212,10 @@ class BagSource(Source):
                 stamp_ns = header_ns(message) or raw.time_ns
             return SourceFrame(index, stamp_ns, picture(message))
         except (ImageError, SourceError) as error:
-            return SourceFrame(index, stamp_ns, None, f"{self._topic.name} message {index}: {error}")
+            return SourceFrame(index, stamp_ns, None, f"{self.topic.name} message {index}: {error}")
+
+    def __enter__(self) -> BagSource:
+        return self
 
     def close(self) -> None:
         """Close the bag; a second time does nothing."""
@@ -231,7 +241,7 @@ def picture(message: Any) -> np.ndarray:
     return decode_raw(message.data, shape, message.step, message.encoding, bool(message.is_bigendian))
 
 
-def open_bag(path: Path, rate_hz: float | None, max_frames: int | None, topic: str | None) -> Source:
+def open_bag(path: Path, rate_hz: float | None, max_frames: int | None, topic: str | None) -> BagSource:
     """Open a rosbag2 folder or storage file and choose its image topic.
 
     Raises:

@@ -248,8 +248,11 @@ def card(
     tell(samples)
     others: dict[str, Samples] = {}
     for folder in real or ():
-        others[folder.resolve().name] = _samples(folder, None, stride, masks=False, blank=False)
-        tell(others[folder.resolve().name])
+        name = folder.resolve().name
+        if name in others:
+            raise typer.BadParameter(f"two folders are called {name}; rename one, the card names them so")
+        others[name] = _samples(folder, None, stride, masks=False, blank=False)
+        tell(others[name])
     with bar("measuring", len(samples)) as update:
 
         def progress(what: str, done: int) -> None:
