@@ -2,8 +2,8 @@
 
 Average precision is COCO's (101 points, at most 300 boxes a picture) at an overlap of 0.5. A truth whose side, the
 root of its area, is below :data:`LEAST_SIDE` pixels at the network's input is passed on as a crowd region: it is not
-asked for, and finding it is no fault. What is found with more than half its area in a region that nobody annotated
-is left out.
+asked for, and finding it is no fault; nor is a found box below that size that meets no larger truth, as in COCO's
+area ranges. What is found with more than half its area in a region that nobody annotated is left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def detector_figures(
     size = (samples.images.shape[2], samples.images.shape[1])
     large = [_sides(objects, size) >= LEAST_SIDE for objects in samples.objects]
     every = [np.ones(len(objects), bool) for objects in samples.objects]
-    mean, by_class = _average_precision(samples.objects, large, found, size)
+    counting = [
+        records[~_too_small(records, truth[asked], size)]
+        for records, truth, asked in zip(found, samples.objects, large, strict=True)
+    ]
+    mean, by_class = _average_precision(samples.objects, large, counting, size)
     mean_all, by_class_all = _average_precision(samples.objects, every, found, size)
     return {
         "pictures": len(samples),
@@ -60,6 +64,13 @@ def detector_figures(
 def _sides(objects: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the ``(M,)`` geometric mean sides in pixels; ``size`` is ``(width, height)``."""
     return np.sqrt(np.maximum(objects["w"] * size[0], 0) * np.maximum(objects["h"] * size[1], 0))
+
+
+def _too_small(found: np.ndarray, asked: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return ``(M,)`` bool: whether a found box is below :data:`LEAST_SIDE` and on none of the truths asked for."""
+    overlaps = overlap(scene.corners(found), scene.corners(asked))
+    overlaps[found["label"][:, None] != asked["label"][None]] = 0
+    return (_sides(found, size) < LEAST_SIDE) & (overlaps.max(axis=1, initial=0) < OVERLAP)
 
 
 def mostly_inside(found: np.ndarray, regions: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
