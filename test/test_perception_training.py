@@ -14,7 +14,13 @@ torch = pytest.importorskip("torch")
 from uav_privacy_sc import scene  # noqa: E402
 from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, mask_shape  # noqa: E402
-from uav_privacy_sc.perception.training.attacker import AttackerTrainer, AttackerTraining, encode  # noqa: E402
+from uav_privacy_sc.perception.tap import Tap  # noqa: E402
+from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
+    AttackerTrainer,
+    AttackerTraining,
+    encode,
+    picture_loss,
+)
 from uav_privacy_sc.perception.training.batches import TapSet, batches, draw_protection, send, tap_set  # noqa: E402
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint, CheckpointError, forget  # noqa: E402
 from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, mask_loss  # noqa: E402
@@ -25,7 +31,7 @@ from uav_privacy_sc.perception.training.detector import (  # noqa: E402
     crop_sample,
 )
 from uav_privacy_sc.perception.training.samples import UNKNOWN, DatasetError, Samples  # noqa: E402
-from uav_privacy_sc.perception.weights import WeightsError, load_module, shipped  # noqa: E402
+from uav_privacy_sc.perception.weights import WeightsError, load_module, save_module  # noqa: E402
 
 TINY = DetectorTraining(steps=2, batch=1, crop=64, checkpoint_every=1)
 
@@ -47,8 +53,8 @@ def trained(samples: Samples, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def taps(count: int = 4) -> TapSet:
     rng = np.random.default_rng(3)
-    values = rng.normal(0, 1, (count, 128, 6, 8)).astype(np.float16)
-    masks = (values[:, 0].repeat(4, 1).repeat(4, 2) > 0).astype(np.uint8) * 3 + 10
+    values = rng.normal(0, 1, (count, 128, 12, 16)).astype(np.float16)
+    masks = (values[:, 0].repeat(2, 1).repeat(2, 2) > 0).astype(np.uint8) * 3 + 10
     objects = [scene.make_objects(rng.random((3, 2)), np.full((3, 2), 0.2), [0, 3, 8]) for _ in range(count)]
     return TapSet(values, rng.integers(0, 255, (count, 48, 64, 3), np.uint8), masks, objects)
 
@@ -204,6 +210,29 @@ def test_the_plain_attacker_hears_clear_codes_and_the_adaptive_one_protected_one
     assert 0.1 < quiet < 0.55
 
 
+def test_an_attacker_is_trained_for_what_it_is_judged_by() -> None:
+    pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(1))
+    assert picture_loss(pictures, pictures, 0.5).item() == pytest.approx(0.0, abs=1e-5)
+    grey = torch.full_like(pictures, 0.5)
+    plain = torch.nn.functional.l1_loss(grey, pictures).item()
+    assert picture_loss(grey, pictures, 0.0).item() == pytest.approx(plain)
+    assert plain + 0.4 < picture_loss(grey, pictures, 0.5).item() < plain + 0.6, "a flat picture has no structure"
+
+
+def test_a_codec_of_pooled_taps_is_trained_and_its_grid_is_coarser(tmp_path: Path) -> None:
+    config = CodecTraining(steps=2, batch=2, crop=(6, 8), channels=4, pool=4)
+    trainer = CodecTrainer(taps(), tmp_path, config, Tap(4, 128, 8), 1)
+    trainer.run(silent)
+    codec = load_module(tmp_path / "codec.pt", Codec)
+    assert codec.settings == trainer.codec.settings
+    assert codec.settings["pool"] == 4 and codec.settings["tap_layer"] == 4 and codec.settings["reach_cells"] == 1
+    codes = encode(taps(), codec)
+    assert codes.taps.shape[1:] == (4, 3, 4)
+    attacker = AttackerTrainer(taps(), codec, tmp_path, AttackerTraining(steps=1, batch=2))
+    attacker.run(silent)
+    assert InversionAttacker(tmp_path, "cpu")(codes.taps[0]).shape == (48, 64, 3)
+
+
 def test_attackers_are_trained_resumed_and_loaded_by_name(tmp_path: Path) -> None:
     codec, data = Codec().eval(), taps()
     for noise, name in (("none", "inverter.pt"), ("adaptive", "inverter-adaptive.pt")):
@@ -221,7 +250,7 @@ def test_attackers_are_trained_resumed_and_loaded_by_name(tmp_path: Path) -> Non
 
 
 def test_a_folder_without_the_adaptive_attacker_fails_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "inverter.pt").write_bytes(shipped("inverter.pt").read_bytes())
+    save_module(tmp_path / "inverter.pt", Inverter(), {})
     InversionAttacker(tmp_path, "cpu")
     with pytest.raises(WeightsError, match="inverter-adaptive.pt"):
         InversionAttacker(tmp_path, "cpu", adaptive=True)
@@ -237,7 +266,7 @@ def test_what_is_sent_has_the_noise_that_was_drawn() -> None:
 
 def test_training_meets_all_kinds_of_protection() -> None:
     rng, objects = np.random.default_rng(2), taps().objects[0]
-    drawn = [draw_protection(objects, (6, 8), CodecTraining(), rng) for _ in range(200)]
+    drawn = [draw_protection(objects, (6, 8), (24, 32), CodecTraining(), rng) for _ in range(200)]
     silent_share = np.mean([(d.sigma == 0).all() for d in drawn])
     assert 0.2 < silent_share < 0.4
     levels = np.array([d.sigma.max() for d in drawn if d.sigma.any()])

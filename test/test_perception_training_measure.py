@@ -82,7 +82,12 @@ def test_small_truths_neither_count_nor_punish() -> None:
     found = boxes(large, score=0.5)
     surest = np.concatenate([boxes(small, score=0.99), found])
     assert figures(boxes(large, small), surest)["map50"] == pytest.approx(1.0), "finding it is no fault"
-    assert figures(boxes(large), surest)["map50"] == pytest.approx(0.5), "finding what is not there is one"
+    assert figures(boxes(large), surest)["map50"] == pytest.approx(1.0), "nor is finding what would be too small"
+    larger = np.concatenate([boxes((0.8, 0.8, 0.2, CAR), score=0.99), found])
+    assert figures(boxes(large), larger)["map50"] == pytest.approx(0.5), "finding what is not there is one"
+    inside = np.concatenate([boxes((0.3, 0.3, 6 / 64, CAR), score=0.99), found])
+    assert figures(boxes(large), inside)["map50"] == pytest.approx(1.0), "too small to be meant"
+    assert figures(boxes(large), surest)["map50_all_sizes"] == pytest.approx(0.5)
 
 
 def test_a_class_that_only_small_truths_have_is_not_averaged() -> None:
@@ -117,7 +122,7 @@ def test_nothing_anywhere_is_measured_too() -> None:
 
 def taps(count: int = 3) -> TapSet:
     rng = np.random.default_rng(3)
-    values = rng.normal(0, 1, (count, 128, 4, 4)).astype(np.float16)
+    values = rng.normal(0, 1, (count, 128, 8, 8)).astype(np.float16)
     masks = np.full((count, 16, 16), 13, np.uint8)
     masks[:, 2:8, 2:8] = CAR
     masks[:, 12:] = UNKNOWN
@@ -136,6 +141,8 @@ class Painter(torch.nn.Module):
     def __init__(self, data: TapSet) -> None:
         super().__init__()
         self.mask = torch.from_numpy(np.where(data.masks[0] == UNKNOWN, 13, data.masks[0])).long()
+
+    mask_scale = 4
 
     def encoder(self, tap: torch.Tensor) -> torch.Tensor:
         return torch.full((1, 2, 4, 4), 0.5)
@@ -163,7 +170,7 @@ def test_codec_figures_are_the_same_again_and_have_intervals() -> None:
     torch.manual_seed(0)
     codec = Codec().eval()
     data = taps()
-    assert mask_shape(data.taps.shape) == data.masks.shape[1:]
+    assert mask_shape(data.taps.shape, codec.mask_scale // 2) == data.masks.shape[1:]
     first = codec_figures(data, codec, epsilons=(1, None))
     assert first == codec_figures(data, codec, epsilons=(1, None))
     both = first["region_aware"]["1"]["both"]

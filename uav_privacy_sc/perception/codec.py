@@ -1,8 +1,8 @@
 """The semantic codec: an encoder that squeezes the detector's features, a decoder that paints the scene from them.
 
-Shapes as shipped: the tap is ``(N, 128, H', W')``, the code ``(N, 16, H', W')`` with every cell's vector shorter than
-1, the decoder's output ``(N, 14, 4 H', 4 W')`` scores of ``scene.MASK_CLASSES``. Features and prior enter the decoder
-apart, so that what each is worth can be measured. docs/models.md says why the sizes are what they are.
+Shapes as shipped: the tap is ``(N, 128, 2 H', 2 W')``, the code ``(N, 16, H', W')`` with every cell's vector shorter
+than 1, the decoder's output ``(N, 14, 4 H', 4 W')`` scores of ``scene.MASK_CLASSES``. Features and prior enter the
+decoder apart, so that what each is worth can be measured. docs/models.md says why the sizes are what they are.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class Codec(nn.Module):
     def __init__(
         self,
         channels: int = CODE_CHANNELS,
-        tap_layer: int = 6,
+        tap_layer: int = 4,
         tap_channels: int = 128,
-        stride: int = 16,
-        pool: int = 1,
-        reach_cells: int = 7,
+        stride: int = 8,
+        pool: int = 2,
+        reach_cells: int = 2,
     ) -> None:
         super().__init__()
         self.settings = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-#: Layer of YOLO11n whose output (128 channels, stride 16) the encoder takes.
-TAP_LAYER = 6
+#: Layer of YOLO11n whose output (128 channels, stride 8) the encoder takes.
+TAP_LAYER = 4
 _TRIAL = 64
 
 
@@ -18,7 +18,7 @@ class Tap:
 
     layer: int = TAP_LAYER
     channels: int = 128
-    stride: int = 16
+    stride: int = 8
 
     def __post_init__(self) -> None:
         for name, low in (("layer", 0), ("channels", 1), ("stride", 1)):

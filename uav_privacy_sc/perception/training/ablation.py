@@ -51,11 +51,11 @@ class Variant:
 _LAYER4, _LAYER6 = Tap(4, 128, 8), Tap(6, 128, 16)
 #: The widths at the shipped tap and grid, then the other taps and grids at the shipped width.
 VARIANTS = (
-    *(Variant(channels, _LAYER6) for channels in (1, 2, 4, 8, 16, 32)),
-    Variant(16, _LAYER4),
-    Variant(16, _LAYER4, 2),
+    *(Variant(channels, _LAYER4, 2) for channels in (1, 2, 4, 8, 16, 32)),
     Variant(16, _LAYER4, 4),
+    Variant(16, _LAYER6),
     Variant(16, _LAYER6, 2),
+    Variant(16, _LAYER4),
 )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.nn import functional
+from torchmetrics.functional.image import structural_similarity_index_measure
 
 from uav_privacy_sc.attack.inversion import Inverter
 from uav_privacy_sc.perception.codec import Codec
@@ -31,11 +32,13 @@ class AttackerTraining(ProtectedTraining):
     """How the inverter is trained.
 
     ``noise`` is ``none`` (unprotected codes) or ``adaptive`` (protected as in the codec's training); ``pictures`` the
-    number it is trained on, taken evenly from the folder, all if None.
+    number it is trained on, taken evenly from the folder, all if None; ``similarity_weight`` that of 1 - SSIM beside
+    the mean absolute error: an attacker is trained for what it is judged by.
     """
 
     noise: str = "none"
     pictures: int | None = None
+    similarity_weight: float = 0.3
     seed: int = 3
 
     def __post_init__(self) -> None:
@@ -49,6 +52,16 @@ class AttackerTraining(ProtectedTraining):
     def unprotected(self) -> float:
         """All codes for ``none``, the codec's share for ``adaptive``."""
         return 1.0 if self.noise == "none" else self.without_noise
+
+
+def picture_loss(seen: torch.Tensor, picture: torch.Tensor, similarity_weight: float) -> torch.Tensor:
+    """Return the mean absolute error and, weighted, 1 - SSIM of pictures ``(N, 3, h, w)`` in [0, 1]."""
+    loss = functional.l1_loss(seen, picture)
+    if not similarity_weight:
+        return loss
+    likeness = structural_similarity_index_measure(seen, picture, data_range=1.0)
+    assert isinstance(likeness, torch.Tensor)
+    return loss + similarity_weight * (1 - likeness)
 
 
 @torch.inference_mode()
@@ -90,12 +103,12 @@ class AttackerTrainer:
         save_module(self.out / FILES[self.config.noise], self.inverter, self._shape)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
-        """Train to the last step; ``progress`` is told the step and the loss (mean absolute error of the picture)."""
+        """Train to the last step; ``progress`` is told the step and the loss (:func:`picture_loss`)."""
         for batch in batches(self.data, self.config, self.step):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.config.rate(self.step)
             heard = send(batch.tap, batch.sigma, batch.snr_db, step_noise(self.config, self.step))
-            loss = functional.l1_loss(self.inverter(heard), batch.picture)
+            loss = picture_loss(self.inverter(heard), batch.picture, self.config.similarity_weight)
             self.optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.inverter.parameters(), 5.0)

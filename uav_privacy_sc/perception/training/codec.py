@@ -35,7 +35,7 @@ class CodecTraining(ProtectedTraining):
     picture_weight: float = 0.5
     object_weight: float = 2.0
     channels: int = CODE_CHANNELS
-    pool: int = 1
+    pool: int = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +57,7 @@ class CodecTrainer:
     PART, LOSSES = "codec", ("mask", "picture")
 
     def __init__(
-        self, data: TapSet, out: Path, config: CodecTraining, tap: Tap = YOLO11N, reach_cells: int = 7
+        self, data: TapSet, out: Path, config: CodecTraining, tap: Tap = YOLO11N, reach_cells: int = 2
     ) -> None:
         if (data.masks == UNKNOWN).all():
             raise DatasetError("the codec is trained on masks, and no pixel of these pictures has a known class")

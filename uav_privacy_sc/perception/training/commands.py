@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uav_privacy_sc.perception.training.samples import Samples
 
 #: What of the detector is sent, and how wide (docs/models.md says why).
-CHANNELS, TAP, POOL = 16, 6, 1
+CHANNELS, TAP, POOL = 16, 4, 2
 #: Seeds of the flights: training and test never share one.
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
 #: What the shipped weights were made with.
