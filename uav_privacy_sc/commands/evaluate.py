@@ -1,18 +1,31 @@
-"""``evaluate``: a paper's table, measured."""
+"""``evaluate``: a paper's tables and figures, measured, beside what the paper says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar
+from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar, say
 from uav_privacy_sc.commands.cores import one_core
+from uav_privacy_sc.commands.interrupts import stoppable
+
+ALL, MATRIX = "all", "matrix"
+#: P1's protocols in the order in which ``all`` runs them (``evaluation.protocols.MODULES``).
+NAMES = ("tradeoff", "scenarios", "ablation", "attackers", "baseline", "convergence", "location", "runtime")
 
 
 @dataclass(frozen=True)
 class EvaluationOrder:
-    """Which protocol, at which budget, over how many draws; the results go into ``out``."""
+    """Which protocol, on what, how much of it; the results go into ``out``.
+
+    ``epsilon``, ``delta``, ``draws`` and ``seed`` None are those of the matrix protocol; the others take ``seed`` as
+    the number from which all noise is drawn.
+    """
 
     protocol: str
     out: Path
@@ -21,23 +34,121 @@ class EvaluationOrder:
     draws: int = 30
     seed: int | None = None
     as_json: bool = False
+    dataset: str = "synthetic"
+    samples: int = 20
+    seeds: int = 1
+    profile: str = "hardened"
+    preset: str = "quick"
+    backend: str = "loky"
+    address: str | None = None
+    jobs: int | None = None
+    device: str = "cpu"
+    weights: Path | None = None
 
 
 def carry_out(order: EvaluationOrder) -> int:
-    """Run a protocol, write its CSV and print its table; return 0.
+    """Run a protocol, or all of them, write everything below ``out`` and print the tables; return the exit status.
 
     Raises:
-        ValueError: no such protocol, a parameter out of its range, or a folder that cannot be written; one line.
+        ValueError: no such protocol, a parameter out of its range, a dataset or profile that cannot be used, or a
+            folder that cannot be written; one line.
     """
-    if order.protocol not in PROTOCOLS:
-        raise BadInput(f"protocol is {order.protocol!r}; choose one of {', '.join(PROTOCOLS)}")
+    choices = (ALL, *NAMES, MATRIX)
+    if order.protocol not in choices:
+        raise BadInput(f"protocol is {order.protocol!r}; choose one of {', '.join(choices)}")
     try:
         order.out.mkdir(parents=True, exist_ok=True)
-        with one_core():  # before NumPy is loaded: times are compared
-            PROTOCOLS[order.protocol](order)
+        (order.out / ".writable").write_text("")
+        (order.out / ".writable").unlink()
     except OSError as error:
         raise BadInput(f"out folder {order.out} cannot be written: {error.strerror or error}") from None
+    if order.protocol == MATRIX:
+        with one_core():  # before NumPy is loaded: times are compared
+            _matrix(order)
+        return 0
+    with stoppable():
+        return _protocols(order)
+
+
+def _protocols(order: EvaluationOrder) -> int:
+    from uav_privacy_sc.evaluation.evaluation import Evaluation, evaluate
+    from uav_privacy_sc.evaluation.execution import Execution, WorkerLost
+    from uav_privacy_sc.evaluation.networks import Networks
+    from uav_privacy_sc.evaluation.presets import preset
+    from uav_privacy_sc.evaluation.setting import Setting
+    from uav_privacy_sc.graph import config_file
+    from uav_privacy_sc.perception.device import choose_device
+
+    config_file(order.profile)
+    device = str(choose_device(order.device))
+    weights = None if order.weights is None else str(order.weights.resolve())
+    setting = Setting(
+        order.dataset,
+        order.samples,
+        order.seeds,
+        order.profile,
+        preset(order.preset),
+        Networks(weights, device),
+        order.seed or 0,
+    )
+    execution = Execution(order.backend, order.jobs or _cores(), order.address)
+    names = NAMES if order.protocol == ALL else (order.protocol,)
+    found: Evaluation
+    try:
+        with _progress() as progress:
+            found = evaluate(names, setting, order.out, execution, progress)
+    except WorkerLost as error:
+        print(f"uav-privacy-sc: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        kept = order.out / "cache"
+        print(f"uav-privacy-sc: error: interrupted; what was finished is kept in {kept}, run the same command to go on",
+              file=sys.stderr)  # fmt: skip
+        return 1
+    except OSError as error:
+        raise BadInput(f"out folder {order.out} cannot be written: {error.strerror or error}") from None
+    _print(order, found)
     return 0
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """Give one bar a protocol, with the time that is left."""
+    with progress_bar() as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total, note="")
+            bar.update(tasks[what], completed=done, total=max(total, done))
+
+        yield tell
+
+
+def _print(order: EvaluationOrder, found: Any) -> None:
+    if order.as_json:
+        tables = {
+            table.name: {"heads": table.heads, "rows": table.rows, "notes": table.notes}
+            for outcome in found.outcomes
+            for table in outcome.tables
+        }
+        print_json({"manifest": found.manifest, "tables": tables})
+        return
+    for note in (*found.notes, *(f"{name} left out: {why}" for name, why in found.skipped.items())):
+        say(note)
+    for outcome in found.outcomes:
+        for table in outcome.tables:
+            print_lines([("", ""), (table.title, "")])
+            print_table(table.heads, table.rows, words=table.words)
+            for note in table.notes:
+                print_lines([("", note)])
+    print_lines([("", ""), ("report", str(order.out / "report.html")), ("written", str(order.out))])
 
 
 def _matrix(order: EvaluationOrder) -> None:
@@ -65,25 +176,22 @@ def _matrix(order: EvaluationOrder) -> None:
         ]
     )
     for name, shape in SHAPES.items():
-        title = f"{shape[0]}x{shape[1]}"
-        table = [
-            (
-                row.mechanism,
-                row.form,
-                f"{row.theoretical:.3e}",
-                f"{row.measured:.3e}",
-                f"{row.ratio:,.2f}" if row.ratio < 1e7 else f"{row.ratio:.2e}",
-                f"{row.actual_epsilon:.3g}",
-                f"{row.relative_time:.2f}"
-                + ("" if row.published_relative_time is None else f" ({row.published_relative_time:.3g})"),
-            )
-            for row in rows
-            if row.of == name
-        ]
-        print_lines([("", "")])
-        heads = (title, "", "E‖Z‖²", "measured", "/ tight", "gives", "time")
-        print_table(heads, table, words=2)
+        _print_matrices(f"{shape[0]}x{shape[1]}", [row for row in rows if row.of == name])
 
 
-#: What can be evaluated; a further protocol joins here.
-PROTOCOLS: dict[str, Callable[[EvaluationOrder], None]] = {"matrix": _matrix}
+def _print_matrices(title: str, rows: list[Any]) -> None:
+    table = [
+        (
+            row.mechanism,
+            row.form,
+            f"{row.theoretical:.3e}",
+            f"{row.measured:.3e}",
+            f"{row.ratio:,.2f}" if row.ratio < 1e7 else f"{row.ratio:.2e}",
+            f"{row.actual_epsilon:.3g}",
+            f"{row.relative_time:.2f}"
+            + ("" if row.published_relative_time is None else f" ({row.published_relative_time:.3g})"),
+        )
+        for row in rows
+    ]
+    print_lines([("", "")])
+    print_table((title, "", "E‖Z‖²", "measured", "/ tight", "gives", "time"), table, words=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -228,4 +229,5 @@ def _refuse_half(path: Path, half: bool) -> None:
 
 
 def _line(error: Exception) -> str:
-    return str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return re.sub(r"^ERROR\W+", "", first)[:160]

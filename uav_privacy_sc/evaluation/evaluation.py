@@ -1,0 +1,156 @@
+"""An evaluation: samples once, then one protocol after the other, each with its table, figures and CSV."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from uav_privacy_sc.evaluation import manifest
+from uav_privacy_sc.evaluation.execution import Execution, ResultStore, fingerprint, run_units
+from uav_privacy_sc.evaluation.figures import Figure
+from uav_privacy_sc.evaluation.measurement import Results, write_csv
+from uav_privacy_sc.evaluation.protocols import protocol
+from uav_privacy_sc.evaluation.protocols.protocol import Protocol
+from uav_privacy_sc.evaluation.result_tables import ResultTable
+from uav_privacy_sc.evaluation.setting import SampleStore, Setting
+
+#: Told what is going on: what is being done, how much of it is, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Outcome:
+    """What one protocol came to."""
+
+    protocol: Protocol
+    results: Results
+    tables: list[ResultTable] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass
+class Evaluation:
+    """All of it; ``skipped`` says why a protocol was left out."""
+
+    setting: Setting
+    outcomes: list[Outcome] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    manifest: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate(
+    names: Sequence[str],
+    setting: Setting,
+    out: Path,
+    execution: Execution | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Evaluation:
+    """Run protocols and write everything below ``out``; what is there from a run that was interrupted is gone on with.
+
+    ``out`` gets ``measurements-NAME.csv``, tables as CSV, LaTeX and markdown, figures as PNG and SVG, ``manifest.json``
+    and ``report.html``; ``cache`` below it holds samples and finished units.
+
+    Raises:
+        ValueError: no such protocol or dataset, or none of the protocols can run on it.
+        OSError: ``out`` cannot be written.
+        WorkerLost: a worker died; the same call goes on.
+    """
+    execution = execution or Execution()
+    protocols = [protocol(name) for name in names]
+    out.mkdir(parents=True, exist_ok=True)
+    store = _samples(protocols, setting, out, execution, progress)
+    evaluation = Evaluation(setting, notes=[] if store is None else list(store.notes))
+    for each in protocols:
+        refusal = None if store is None else each.refusal(store.kind)
+        if refusal is not None:
+            if len(protocols) == 1:
+                raise ValueError(refusal)
+            evaluation.skipped[each.name] = refusal
+            continue
+        evaluation.outcomes.append(_carry_out(each, setting, store, out, execution, progress))
+    if not evaluation.outcomes:
+        raise ValueError("; ".join(evaluation.skipped.values()))
+    _write_manifest(evaluation, store, execution, out)
+    from uav_privacy_sc.evaluation.evaluation_report import write_report
+
+    write_report(out / "report.html", evaluation)
+    return evaluation
+
+
+def _samples(
+    protocols: Sequence[Protocol], setting: Setting, out: Path, execution: Execution, progress: Progress
+) -> SampleStore | None:
+    if all(each.needs == "nothing" for each in protocols):
+        return None
+    store = SampleStore(out / "cache" / "samples", setting)
+    _refuse_early(protocols, store.kind)
+    store.prepare(execution, lambda done: progress("samples", done, store.length))
+    return store
+
+
+def _refuse_early(protocols: Sequence[Protocol], kind: str) -> None:
+    refusals = [each.refusal(kind) for each in protocols]
+    if all(refusals):
+        raise ValueError(str(refusals[0]))
+
+
+def _carry_out(
+    each: Protocol,
+    setting: Setting,
+    store: SampleStore | None,
+    out: Path,
+    execution: Execution,
+    progress: Progress,
+) -> Outcome:
+    start = time.perf_counter()
+    kept = ResultStore(out / "cache" / each.name, _fingerprint(each, setting))
+    total = _number_of_units(each, setting, store)
+    progress(each.name, 0, total)
+    where = Execution() if each.serial else execution
+    units = each.units(setting, store)  # type: ignore[arg-type]
+    measurements = run_units(units, kept, where, lambda done: progress(each.name, done, total))
+    results = Results(measurements)
+    outcome = Outcome(each, results, list(each.tables(results, setting)), list(each.figures(results, setting)))
+    if each.gallery is not None and store is not None:
+        outcome.figures += each.gallery(setting, store)
+    write_csv(out / f"measurements-{each.name}.csv", measurements)
+    for table in outcome.tables:
+        table.write(out)
+    for figure in outcome.figures:
+        figure.write(out)
+    outcome.seconds = time.perf_counter() - start
+    return outcome
+
+
+def _fingerprint(each: Protocol, setting: Setting) -> str:
+    """Return what decides a protocol's numbers; those that perceive nothing do not depend on the dataset."""
+    plain = setting.as_dict()
+    if each.needs == "nothing":
+        plain = {name: value for name, value in plain.items() if name not in ("dataset", "samples", "seeds")}
+    return fingerprint([each.name, plain, setting.networks.checksums()])
+
+
+def _number_of_units(each: Protocol, setting: Setting, store: SampleStore | None) -> int:
+    if each.needs != "nothing" and store is not None:
+        return store.length
+    return len(list(each.units(setting, store)))  # type: ignore[arg-type]
+
+
+def _write_manifest(evaluation: Evaluation, store: SampleStore | None, execution: Execution, out: Path) -> None:
+    done = {
+        outcome.protocol.name: {
+            "seconds": round(outcome.seconds, 1),
+            "measurements": len(outcome.results.measurements),
+            "missing": {f"{metric}: {reason}": count for (metric, reason), count in outcome.results.missing().items()},
+        }
+        for outcome in evaluation.outcomes
+    }
+    for name, reason in evaluation.skipped.items():
+        done[name] = {"skipped": reason}
+    evaluation.manifest = manifest.manifest(evaluation.setting, store, execution, done)
+    manifest.write(out, evaluation.manifest)

@@ -1,0 +1,58 @@
+"""What a run was made with, as a file beside its results."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from uav_privacy_sc import __version__
+from uav_privacy_sc.evaluation.execution import Execution
+from uav_privacy_sc.evaluation.setting import SampleStore, Setting
+
+_PACKAGES = ("numpy", "scipy", "torch", "torchvision", "ultralytics", "opencv-python", "scikit-image", "joblib")
+FILE = "manifest.json"
+
+
+def manifest(
+    setting: Setting, store: SampleStore | None, execution: Execution, protocols: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return arguments, seeds, versions, checksums of weights, dataset and what each protocol came to."""
+    found: dict[str, Any] = {
+        "version": __version__,
+        "setting": setting.as_dict(),
+        "scale": setting.preset.about,
+        "backend": {"name": execution.backend, "jobs": execution.jobs},
+        "weights_sha256": setting.networks.checksums(),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "protocols": protocols,
+    }
+    if store is not None:
+        people, samples = store.people()
+        dataset = {"name": store.dataset.name, "kind": store.kind, "samples": samples, "with_people": people}
+        found["dataset"] = {**dataset, "notes": store.notes}
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def write(folder: Path, found: dict[str, Any]) -> Path:
+    """Write the manifest below a folder, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = folder / FILE
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+    return path

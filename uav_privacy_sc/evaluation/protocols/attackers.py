@@ -1,0 +1,248 @@
+"""Every attacker against the same messages: pictures (P1 Table 3), places, the map of people, classes and number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from uav_privacy_sc import scene
+from uav_privacy_sc.evaluation.attack_tables import figures, tables
+from uav_privacy_sc.evaluation.execution import Unit
+from uav_privacy_sc.evaluation.measurement import Measurement
+from uav_privacy_sc.evaluation.messages import EPSILON_L, P_TX, About, protect, score_picture
+from uav_privacy_sc.evaluation.metrics import Missing
+from uav_privacy_sc.evaluation.networks import networks_for
+from uav_privacy_sc.evaluation.profiles import protection_config, varied
+from uav_privacy_sc.evaluation.protocols.location import NO_OBJECTS
+from uav_privacy_sc.evaluation.protocols.protocol import Protocol
+from uav_privacy_sc.evaluation.samples import Sample
+from uav_privacy_sc.evaluation.setting import SampleStore, Setting
+from uav_privacy_sc.protection import ProtectionConfig
+from uav_privacy_sc.release import Budgets
+
+NAME = "attackers"
+#: P1's conditions of Table 3, and the fixed budget of 5.8.
+CASES: tuple[tuple[str, float | None], ...] = (
+    ("none", None),
+    ("uniform", 20.0),
+    ("uniform", 10.0),
+    ("uniform", 1.0),
+    ("region_aware", 20.0),
+    ("region_aware", 10.0),
+    ("region_aware", 1.0),
+)
+GRADIENT = ("gradient", "gradient_adaptive")
+#: Objects of a sample that the location attackers are measured on.
+MOST_OBJECTS = 12
+PRIVATE = (("in clear", None), ("ε 3", 3.0), ("ε 1", 1.0))
+
+
+def units(setting: Setting, store: SampleStore) -> Iterator[Unit]:
+    """Yield one unit a sample; the slow gradient attack is run on the first few that the preset allows."""
+    for number, sample in enumerate(store):
+        yield Unit(sample.name, partial(measure, sample, setting, number < setting.preset.gradient_samples))
+
+
+def measure(sample: Sample, setting: Setting, gradient: bool) -> list[Measurement]:
+    """Return what every attacker makes of one sample's messages."""
+    found: list[Measurement] = []
+    for seed in range(setting.seeds):
+        about = About(NAME, setting, sample, seed)
+        found += _pictures(about, gradient)
+        found += _places(about)
+        found += _maps(about)
+        found += _descriptors(about)
+    return found
+
+
+# Pictures
+
+
+def _pictures(about: About, gradient: bool) -> Iterator[Measurement]:
+    cases = [_intercepted(about, mechanism, epsilon) for mechanism, epsilon in CASES]
+    networks = networks_for(about.setting.networks)
+    for (mechanism, epsilon), frame in zip(CASES, cases, strict=True):
+        here = about.but(mechanism=mechanism, epsilon_v=epsilon)
+        for name, inverter in networks.inverters.items():
+            yield from score_picture(here.but(attacker=name), inverter(frame.features))
+    silence = np.zeros_like(about.sample.features)
+    for name, inverter in networks.inverters.items():
+        yield from score_picture(about.but(mechanism="silence", attacker=name), inverter(silence))
+    for name, attack in _other_attacks(about.setting, gradient):
+        pictures = attack(cases, about.setting.rng(f"attacker {name}", about.sample.name, about.seed))
+        for (mechanism, epsilon), picture in zip(CASES, pictures, strict=True):
+            if picture is not None:
+                yield from score_picture(about.but(mechanism=mechanism, epsilon_v=epsilon, attacker=name), picture)
+
+
+def _intercepted(about: About, mechanism: str, epsilon: float | None) -> Any:
+    """Return the frame as P1's eavesdropper has it: the release itself, without channel noise."""
+    from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
+
+    config = varied(protection_config(about.setting.profile), mechanism)
+    budgets = Budgets(epsilon or 1.0, EPSILON_L, P_TX)
+    release = protect(about.sample, config, budgets, about.setting.noise_seed(about.sample.name, about.seed))
+    return Interception(release.features, release.objects, PublicConfiguration(config, budgets, about.setting.profile))
+
+
+def _other_attacks(setting: Setting, gradient: bool) -> Iterator[tuple[str, Any]]:
+    """Yield the registered picture attackers but the inverters, which are loaded from the evaluation's weights."""
+    from uav_privacy_sc.attack.gradient import preset
+    from uav_privacy_sc.attack.interface import attackers, create
+
+    scale = setting.preset
+    rate = 0.02 * 300 / scale.gradient_steps
+    config = preset(
+        "paper", steps=scale.gradient_steps, pixels=scale.gradient_pixels, learning_rate=min(rate, 0.1), batch=4
+    )
+    for entry in attackers("picture"):
+        if entry.name in GRADIENT:
+            if gradient:
+                options = {"encoder": networks_for(setting.networks).encoder, "config": config}
+                yield entry.name, create(entry.name, **options, device=setting.networks.device)
+        elif not entry.name.startswith(("inver", "inversion")):
+            yield entry.name, create(entry.name)
+
+
+# Places
+
+
+def _places(about: About) -> Iterator[Measurement]:
+    from uav_privacy_sc.attack.interface import attackers
+
+    sample = about.sample
+    few = sample.boxes[:MOST_OBJECTS]
+    for branch in ("grid", "planar_laplace"):
+        here = about.but(mechanism=branch, epsilon_l=EPSILON_L)
+        for frames in about.setting.preset.track_frames:
+            condition = f"{frames} frames"
+            if not len(few):
+                yield here.but(condition=condition).row("location_error", Missing(NO_OBJECTS))
+                continue
+            heard = _overheard(here, few, branch, frames)
+            yield here.but(condition=condition, attacker="released").row(
+                "location_error", _error(heard[-1].objects, few)
+            )
+            for entry in attackers("location"):
+                yield from _locate(here.but(condition=condition, attacker=entry.name), entry, heard, few)
+
+
+def _overheard(about: About, objects: np.ndarray, branch: str, frames: int) -> list[Any]:
+    """Return messages of objects that stand still, released anew in every frame in one order."""
+    from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
+    from uav_privacy_sc.object_release import ObjectRelease
+    from uav_privacy_sc.privacy.randomness import RandomStreams
+
+    config = _in_order(protection_config(about.setting.profile))
+    budgets = Budgets(1.0, EPSILON_L, P_TX, branch)
+    release = ObjectRelease(config.objects, RandomStreams(about.setting.noise_seed(about.sample.name, about.seed)))
+    known, tracks = PublicConfiguration(config, budgets, about.setting.profile), np.arange(len(objects))
+    return [
+        Interception(None, release(objects, budgets, EPSILON_L).objects, known, stamp_ns=number, tracks=tracks)
+        for number in range(1, frames + 1)
+    ]
+
+
+def _in_order(config: ProtectionConfig, **descriptors: Any) -> ProtectionConfig:
+    """Return the protection with objects in their order, so that guesses can be scored, and other options."""
+    options = replace(config.objects.descriptors, shuffle=False, **descriptors)
+    return replace(config, objects=replace(config.objects, descriptors=options))
+
+
+def _locate(about: About, entry: Any, heard: list[Any], truth: np.ndarray) -> Iterator[Measurement]:
+    """Score an attacker on the last frame; with the street map where it takes a prior and the map is known."""
+    frames = heard if "track" in entry.name else heard[-1:]
+    if len(frames) == 1 < len(heard):
+        return  # it looks at single frames: more of them change nothing
+    rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
+    variants = {about.attacker: entry.build()}
+    if entry.adaptive and about.sample.mask is not None:
+        variants[f"{about.attacker}, street map"] = entry.build(prior=_street_map(about.sample.mask))
+    for name, attack in variants.items():
+        guess = attack(frames, rng)[-1]
+        error = float(np.linalg.norm(guess - scene.centers(truth), axis=1).mean())
+        yield about.but(attacker=name).row("location_error", error)
+
+
+def _street_map(mask: np.ndarray) -> Any:
+    from uav_privacy_sc.attack.location import StreetPrior
+
+    road = scene.MASK_CLASSES.index("road")
+    return StreetPrior.from_mask((mask == road) | (mask < len(scene.OBJECT_CLASSES)))
+
+
+def _error(released: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.linalg.norm(scene.centers(released) - scene.centers(truth), axis=1).mean())
+
+
+# The map of people, and descriptors
+
+
+def _maps(about: About) -> Iterator[Measurement]:
+    from uav_privacy_sc.attack.interface import attackers, create
+    from uav_privacy_sc.attack.sensitive_map import roc, sensitive_cells
+
+    assert about.sample.features is not None
+    truth = sensitive_cells(about.sample.detected, about.sample.features.shape[1:])
+    for source in ("detections", "released"):
+        here = about.but(mechanism="region_aware", epsilon_v=1.0, epsilon_l=EPSILON_L, condition=f"map of {source}")
+        frame = None if not truth.any() or truth.all() else _mapped(here, source)
+        for entry in attackers("sensitive_map"):
+            if frame is None:
+                yield here.but(attacker=entry.name).row("auc", Missing("no sensitive object was detected"))
+                continue
+            rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
+            scores = create(entry.name)([frame], rng)[0]
+            score = Missing("nothing was received") if scores is None else roc(scores, truth).auc
+            yield here.but(attacker=entry.name).row("auc", score)
+
+
+def _mapped(about: About, source: str) -> Any:
+    from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
+
+    config = protection_config(about.setting.profile)
+    config = replace(config, visual=replace(config.visual, mechanism="region_aware", map_source=source))
+    budgets = Budgets(1.0, EPSILON_L, P_TX)
+    release = protect(about.sample, config, budgets, about.setting.noise_seed(about.sample.name, about.seed))
+    return Interception(release.features, release.objects, PublicConfiguration(config, budgets, about.setting.profile))
+
+
+def _descriptors(about: About) -> Iterator[Measurement]:
+    from uav_privacy_sc.attack.interface import attackers, create
+
+    for target in ("label", "count"):
+        for condition, epsilon in PRIVATE:
+            frame = _described(about, target, epsilon)
+            for entry in attackers(target):
+                rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
+                belief = create(entry.name)([frame], rng)[0]
+                here = about.but(mechanism=f"{target} descriptor", attacker=entry.name, condition=condition)
+                yield here.row("hit", _hit(target, belief, about.sample.boxes))
+
+
+def _described(about: About, target: str, epsilon: float | None) -> Any:
+    from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
+    from uav_privacy_sc.object_release import ObjectRelease
+    from uav_privacy_sc.privacy.randomness import RandomStreams
+
+    config = _in_order(protection_config(about.setting.profile), **{f"{target}_epsilon": epsilon})
+    budgets = Budgets(1.0, EPSILON_L, P_TX)
+    streams = RandomStreams(about.setting.noise_seed(about.sample.name, about.seed))
+    objects = ObjectRelease(config.objects, streams)(about.sample.boxes, budgets, EPSILON_L).objects
+    return Interception(None, objects, PublicConfiguration(config, budgets, about.setting.profile))
+
+
+def _hit(target: str, belief: np.ndarray | None, truth: np.ndarray) -> float | Missing:
+    """Return the share of classes named, or whether the number is."""
+    if belief is None:
+        return Missing("nothing was received")
+    if target == "count":
+        return float(belief.argmax() == len(truth))
+    return float((belief.argmax(axis=1) == truth["label"]).mean()) if len(truth) else Missing(NO_OBJECTS)
+
+
+PROTOCOL = Protocol(NAME, "all attackers (P1 Table 3 and beyond)", "pictures", units, tables, figures)

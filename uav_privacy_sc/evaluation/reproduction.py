@@ -1,0 +1,206 @@
+"""Write docs/reproduction.md from the folder of an evaluation.
+
+``python -m uav_privacy_sc.evaluation.reproduction OUT docs/reproduction.md``
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from uav_privacy_sc.evaluation.contradictions import contradictions
+from uav_privacy_sc.evaluation.measurement import Results, read_csv
+from uav_privacy_sc.evaluation.metrics import Missing
+from uav_privacy_sc.evaluation.published import PUBLISHED, PublishedValue
+from uav_privacy_sc.evaluation.result_tables import with_interval
+from uav_privacy_sc.evaluation.statistics import Estimate, estimate
+
+#: Which protocol measures what a section publishes.
+_PROTOCOLS = {
+    "5.6": "tradeoff",
+    "5.7": "scenarios",
+    "5.8": "ablation",
+    "Table 3": "attackers",
+    "5.9": "convergence",
+    "Table 4": "runtime",
+}
+#: Tables of an evaluation that the document shows whole, where they are there.
+_WHOLE = (
+    ("Does region-aware beat uniform?", ("tradeoff", "tradeoff-equal-epsilon")),
+    ("The same at equal success of the attacker", ("tradeoff-equal-success", "tradeoff-equal-success-adaptive")),
+    ("One part left out at a time", ("ablation", "ablation-paired", "ablation-control")),
+    ("All attackers", ("attackers-paired", "attackers-location", "attackers-map", "attackers-descriptors")),
+    ("What people use today", ("baseline", "baseline-choice")),
+    ("Places", ("location", "location-published")),
+    ("Optimizer", ("convergence",)),
+    ("Time and memory", ("runtime",)),
+)
+
+INTRODUCTION = """\
+# Reproduction of P1
+
+Written by `python -m uav_privacy_sc.evaluation.reproduction OUT docs/reproduction.md` from the folder of an evaluation.
+Metrics are defined in [metrics.md](metrics.md). Ours are means with 95 % intervals by Student's t over samples, seeds
+averaged within each; published intervals are as printed.
+
+Our networks are trained on rendered flights, since neither VisDrone nor weights come with the package; P1 does not give
+its encoder, decoder, link budget or weights of the utility. So levels differ where they depend on these. What should
+agree is what follows from mechanisms alone, and where it does not, the second section has the calculation.
+"""
+
+WHY: dict[tuple[str, str], str] = {
+    ("5.6", "category_accuracy"): "Networks and data are ours; at these budgets our features carry little, and what is "
+    "right comes from descriptors and from what is common.",
+    ("5.6", "ssim_sensitive"): "Our inverter draws a likely scene where it hears nothing, which already has some "
+    "structural similarity; P1 does not give the level of silence.",
+    ("5.7", "utility"): "Weights, A_min, A_ref and E_max are ours, so the scale of U is, too.",
+    ("5.7", "p_tx"): "Our link has another gain and our A_ref asks for another SNR.",
+    ("5.7", "snr_db"): "Follows from A_ref, which P1 does not give.",
+    ("5.7", "location_error"): "The mechanism's error at the budget that the controller leaves for places; see the "
+    "calculation for what P1's needs.",
+    ("5.8", "category_accuracy"): "As in 5.6.",
+    ("5.8", "ssim_sensitive"): "P1's is of its gradient attacker, ours of the trained inverter, which is stronger.",
+    ("5.8", "ssim"): "P1's is of its gradient attacker, ours of the trained inverter, which is stronger.",
+    (
+        "5.8",
+        "feature_cosine_sensitive",
+    ): "Follows from ε, C and the norm of features alone; the published values exceed what Eq. 15 allows.",
+    ("Table 3", "ssim"): "Another encoder, another inverter and other pictures; the order of attackers is the claim to "
+    "compare.",
+    ("Table 3", "psnr_sensitive"): "PSNR around people depends on how bright the pictures are; the difference between "
+    "modes is the claim to compare.",
+    (
+        "5.9",
+        "utility",
+    ): "The scale of U is ours; our start is already the best of four points, so little is left to gain.",
+    ("Table 4", "time_ms"): "Another machine, and P1 does not give its tensor's size; ratios are in the runtime table.",
+    (
+        "Table 4",
+        "memory_kb",
+    ): "Measured by tracemalloc with the result included, for 64x40x40 features; P1 gives no size.",
+}
+_DIGITS = {"psnr_sensitive": 2, "snr_db": 2, "time_ms": 3, "memory_kb": 1, "category_accuracy": 3}
+
+
+class Folder:
+    """The measurements of an evaluation's folder, by protocol."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path} is no folder of an evaluation: {error}") from None
+        self._results: dict[str, Results | None] = {}
+
+    def results(self, protocol: str) -> Results | None:
+        """Return a protocol's measurements, None where it was not run."""
+        if protocol not in self._results:
+            path = self.path / f"measurements-{protocol}.csv"
+            self._results[protocol] = Results(read_csv(path)) if path.is_file() else None
+        return self._results[protocol]
+
+    def table(self, name: str) -> str | None:
+        """Return a table as it was written in markdown."""
+        path = self.path / f"{name}.md"
+        return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def document(folder: Path) -> str:
+    """Return the document.
+
+    Raises:
+        ValueError: the folder is not that of an evaluation.
+    """
+    found = Folder(folder)
+    parts = [INTRODUCTION, _setting(found.manifest), _numbers(found), _calculations()]
+    for title, names in _WHOLE:
+        tables = [text for name in names if (text := found.table(name)) is not None]
+        if tables:
+            parts.append(f"## {title}\n\n" + "\n".join(tables))
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _setting(manifest: dict[str, Any]) -> str:
+    setting, dataset = manifest["setting"], manifest.get("dataset", {})
+    weights = ", ".join(f"{name} {digest[:12]}" for name, digest in manifest["weights_sha256"].items())
+    lines = [
+        f"dataset: {dataset.get('name', 'none needed')}, {dataset.get('samples', 0)} samples, "
+        f"{dataset.get('with_people', 0)} of them with people; {setting['seeds']} seeds each",
+        f"profile {setting['profile']}; {manifest['scale']}",
+        f"weights: {weights}",
+    ]
+    return "## Made with\n\n" + "".join(f"- {line}\n" for line in lines)
+
+
+def ours(found: Folder, item: PublishedValue) -> Estimate | Missing:
+    """Return our value of a published one."""
+    results = found.results(_PROTOCOLS[item.section])
+    if results is None:
+        return Missing(f"protocol {_PROTOCOLS[item.section]} was not run")
+    values = results.values(item.metric, item.mechanism, **_key(item))
+    return estimate(values.values(), results.reason(item.metric, item.mechanism, **_key(item)))
+
+
+def _key(item: PublishedValue) -> dict[str, Any]:
+    key: dict[str, Any] = {"epsilon_v": item.epsilon_v, "attacker": item.attacker, "condition": item.condition}
+    if item.section == "5.6":
+        key["kappa_bg"] = 1.12 if item.mechanism == "region_aware" else None
+        if item.metric == "category_accuracy":
+            key["condition"] = "with the prior"
+    if item.metric in ("ssim", "ssim_sensitive") and item.section in ("5.6", "5.8"):
+        key["attacker"] = "inverter"
+    return key
+
+
+def _numbers(found: Folder) -> str:
+    rows = []
+    for item in PUBLISHED:
+        digits = _DIGITS.get(item.metric, 4)
+        half = "" if item.half_width is None else f" ± {item.half_width:g}"
+        budget = "" if item.epsilon_v is None else f", ε_v {item.epsilon_v:g}"
+        what = ", ".join(part for part in (item.mechanism.replace("_", "-"), item.attacker, item.condition) if part)
+        value = ours(found, item)
+        cell = f"– ({value.reason})" if isinstance(value, Missing) else with_interval(value, digits)
+        why = WHY[item.section, item.metric.partition(" at ")[0]]
+        rows.append((item.section, item.metric.replace("_", " "), what + budget, f"{item.value:g}{half}", cell, why))
+    heads = ("P1", "metric", "of", "P1's", "ours", "why they differ")
+    return "## Number by number\n\n" + _markdown(heads, rows)
+
+
+def _calculations() -> str:
+    text = "## What cannot follow from the published equations\n\n"
+    text += (
+        "Each row is computed by `evaluation/contradictions.py` and held by `test_evaluation_contradictions.py`.\n\n"
+    )
+    rows = [(item.title, f"{item.published:.4g}", f"{item.bound:.4g}", item.text) for item in contradictions()]
+    return text + _markdown(("what", "published or needed", "allowed or true", "the calculation"), rows)
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the document of a folder to a file, or print it; return the exit status."""
+    if len(words) not in (1, 2):
+        print("usage: python -m uav_privacy_sc.evaluation.reproduction OUT [docs/reproduction.md]", file=sys.stderr)
+        return 2
+    try:
+        text = document(Path(words[0]))
+        if len(words) == 2:
+            Path(words[1]).write_text(text, encoding="utf-8")
+        else:
+            print(text, end="")
+    except (ValueError, OSError) as error:
+        print(f"reproduction: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
