@@ -11,7 +11,7 @@ from torch import nn
 
 from uav_privacy_sc.perception.codec import CODE_CHANNELS, WIDTH, NoiseGauge, Residual, block, rise
 from uav_privacy_sc.perception.device import choose_device
-from uav_privacy_sc.perception.weights import WeightsError, load_module, locate
+from uav_privacy_sc.perception.weights import WeightsError, load_module, locate_sound
 
 #: Picture pixels for each cell and side where a cell is 16 network pixels wide: 22 x 40 cells give 176 x 320.
 PICTURE_SCALE = 8
@@ -44,7 +44,7 @@ class InversionAttacker:
 
     def __init__(self, weights: Path | str | None = None, device: str = "auto", adaptive: bool = False) -> None:
         self.device = choose_device(device)
-        path = locate("inverter-adaptive.pt" if adaptive else "inverter.pt", weights)
+        path = locate_sound("inverter-adaptive.pt" if adaptive else "inverter.pt", weights)
         if adaptive and not path.is_file():
             raise WeightsError(f"{path} is missing; make it by: uav-privacy-sc train attacker --noise adaptive")
         self.network = load_module(path, Inverter).to(self.device, memory_format=torch.channels_last)
