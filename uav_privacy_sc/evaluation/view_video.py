@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -58,7 +59,7 @@ class FilmWriter:
         picture = self.compose(number, frame)
         if self._film is None:
             size = (picture.shape[1], picture.shape[0])
-            self._film = cv2.VideoWriter(str(self._path), cv2.VideoWriter_fourcc(*"mp4v"), self._rate_hz, size)
+            self._film = cv2.VideoWriter(str(self._path), cv2.VideoWriter.fourcc(*"mp4v"), self._rate_hz, size)
             if not self._film.isOpened():
                 raise OSError(f"{self._path} cannot be written as MP4")
         self._film.write(cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
@@ -114,7 +115,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
 
 
-def _strip(view: FlightView) -> tuple[np.ndarray, object]:
+def _strip(view: FlightView) -> tuple[np.ndarray, Callable[[float], float]]:
     """Return the drawing of budgets and power over the flight, and where on it a time lies; no rows without records."""
     width = 2 * _WIDTH + 3 * _GAP
     curves = [view.curve("ε_v", "record.epsilon_v", BLUE), view.curve("ε_l", "record.epsilon_l", AMBER)]
