@@ -285,6 +285,24 @@ def protect(
 
 
 @app.command()
+def view(
+    bag: Annotated[Path, typer.Argument(help="rosbag2 of a flight: recorded by run or demo, or made by protect.")],
+    out: Annotated[Path, typer.Option(help="Folder for view.html and view.mp4.")] = Path("out/view"),
+    frames: Annotated[int, typer.Option(help="So many frames on the page, evenly spread; the film has all.")] = 60,
+    film: Annotated[bool, typer.Option("--film/--no-film", help="Write view.mp4, too.")] = True,
+    namespace: Annotated[str | None, typer.Option(help="Aircraft, where a bag has several.")] = None,
+    device: Device = "auto",
+    weights: Weights = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace page and film that are there.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what each party of a recorded flight saw, as a page and a film."""
+    from uav_privacy_sc.commands.view import ViewOrder, carry_out
+
+    raise typer.Exit(carry_out(ViewOrder(bag, out, frames, film, namespace, weights, device, force, json)))
+
+
+@app.command()
 def optimize(
     gain: Annotated[
         float | None, typer.Option("--gain", "--gain-db", help="Channel gain in dB: the SNR of one transmitted watt.")
@@ -368,18 +386,50 @@ def bench(
 
 @app.command()
 def evaluate(
-    protocol: Annotated[str, typer.Option(help="matrix: P2's comparison of matrix mechanisms.")],
-    out: Annotated[Path, typer.Option(help="Folder for the table as CSV.")] = Path("out/evaluate"),
-    epsilon: Annotated[float, typer.Option(help="Budget that all mechanisms claim.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="Failure probability that they claim.")] = 1e-5,
-    draws: Annotated[int, typer.Option(help="Draws over which is measured, at least 2.")] = 30,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="tradeoff, scenarios, ablation, attackers, baseline, convergence, location, runtime, all of these "
+            "(all), or matrix: P2's comparison."
+        ),
+    ],
+    dataset: Annotated[
+        str, typer.Option(help="synthetic, synthetic:SEED, a folder of pictures or annotations, a video or a bag.")
+    ] = "synthetic",
+    samples: Annotated[int, typer.Option(help="Pictures at most, evenly spread over a folder.")] = 20,
+    seeds: Annotated[int, typer.Option(help="Repetitions on each, with other noise and another fade.")] = 1,
+    profile: Profile = "hardened",
+    out: Annotated[
+        Path, typer.Option(help="Folder for tables, figures, report.html and what an interrupted run goes on from.")
+    ] = Path("out/evaluate"),
+    preset: Annotated[str, typer.Option(help="How much is done: quick, standard or paper.")] = "quick",
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; all cores if left out.", rich_help_panel=_COMPUTER)
+    ] = None,
+    backend: Annotated[str, typer.Option(help="loky (this machine), dask or ray.", rich_help_panel=_COMPUTER)] = "loky",
+    address: Annotated[
+        str | None, typer.Option(help="Of an existing dask or ray cluster.", rich_help_panel=_COMPUTER)
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)
+    ] = "cpu",
+    weights: Weights = None,
+    epsilon: Annotated[float, typer.Option(help="matrix: budget that all mechanisms claim.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="matrix: failure probability that they claim.")] = 1e-5,
+    draws: Annotated[int, typer.Option(help="matrix: draws over which is measured, at least 2.")] = 30,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
-    """Measure a paper's table: as the paper states it, and tight."""
+    """Measure a paper's tables and figures, each number with its interval and beside the paper's.
+
+    An interrupted run goes on when the same command is given again.
+    """
     from uav_privacy_sc.commands.evaluate import EvaluationOrder, carry_out
 
-    raise typer.Exit(carry_out(EvaluationOrder(protocol, out, epsilon, delta, draws, seed, json)))
+    scale = {"dataset": dataset, "samples": samples, "seeds": seeds, "profile": profile, "preset": preset}
+    where = {"backend": backend, "address": address, "jobs": jobs, "device": device, "weights": weights}
+    order = EvaluationOrder(protocol, out, epsilon, delta, draws, seed, json, **scale, **where)  # type: ignore[arg-type]
+    raise typer.Exit(carry_out(order))
 
 
 def _fly(source: str, given: dict[str, Any]) -> None:

@@ -158,14 +158,11 @@ class Bag:
                 return connection.msgdef.data, connection.digest
         return None
 
-    def find(self, *suffixes: str) -> dict[str, BagTopic]:
-        """Return, for each relative name, the topic of that name in whatever namespace; the first where two are."""
-        return {
-            suffix: topic
-            for suffix in suffixes
-            for topic in reversed(self.topics)
-            if f"/{topic.name.strip('/')}".endswith(f"/{suffix}")
-        }
+    @property
+    def about(self) -> dict[str, str]:
+        """What the metadata says of the bag beyond its topics."""
+        custom = _metadata(self.path).get("custom_data")
+        return {str(key): str(value) for key, value in custom.items()} if isinstance(custom, dict) else {}
 
     def close(self) -> None:
         """Close the bag; a second time does nothing."""

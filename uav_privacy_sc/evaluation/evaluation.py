@@ -12,7 +12,7 @@ from uav_privacy_sc.evaluation import manifest
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, fingerprint, run_units
 from uav_privacy_sc.evaluation.figures import Figure
 from uav_privacy_sc.evaluation.measurement import Results, write_csv
-from uav_privacy_sc.evaluation.protocols import protocol
+from uav_privacy_sc.evaluation.protocols import find_protocol
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.result_tables import ResultTable
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
@@ -61,7 +61,7 @@ def evaluate(
         WorkerLost: a worker died; the same call goes on.
     """
     execution = execution or Execution()
-    protocols = [protocol(name) for name in names]
+    protocols = [find_protocol(name) for name in names]
     out.mkdir(parents=True, exist_ok=True)
     store = _samples(protocols, setting, out, execution, progress)
     evaluation = Evaluation(setting, notes=[] if store is None else list(store.notes))

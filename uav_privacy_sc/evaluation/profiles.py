@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from uav_privacy_sc.privacy.visual import VisualConfig
 from uav_privacy_sc.protection import ProtectionConfig
 
 
+@lru_cache(maxsize=8)
 def protection_config(profile: str | Path) -> ProtectionConfig:
     """Return the protection of ``hardened``, ``paper`` or a ROS parameter file.
 

@@ -62,6 +62,7 @@ def summarize(
         "following": as_metrics(following(log, options)),
         "link": _link(log),
         "privacy": _privacy(log),
+        "networks": _networks(log),
         "frames_measured": len(measures.frames),
         "ground": _ground(log, measures),
         "eavesdropper": _eavesdropper(measures),
@@ -180,6 +181,13 @@ def _privacy(log: FlightLog) -> dict[str, Any]:
     records = [frame.record for frame in log.frames if frame.record is not None]
     paid = {name: max(getattr(one, name) for one in records) for name in _DESCRIPTORS}
     return {"spent": spent, **{name: getattr(record, name) for name in names}, **paid}
+
+
+def _networks(log: FlightLog) -> dict[str, Any]:
+    """Return the checksums of the networks that perceived, as the last record has them."""
+    record = last_record(log)
+    missing = Missing("nothing was released" if record is None else "perception did not say")
+    return {name: getattr(record, name, "") or missing for name in ("detector_sha256", "codec_sha256")}
 
 
 def _spent(epsilon: float) -> Score:

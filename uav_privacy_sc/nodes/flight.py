@@ -291,7 +291,12 @@ class Flight:
             ("link", "eve/rx/lattice_step"),
             ("link", "eve/rx/features"),
         )
-        return all(self.nodes[node].wanted(topic) for node, topic in pairs) and self._recorder_listens()
+        heard = all(self.nodes[node].wanted(topic) for node, topic in pairs) and self._networks_are_known()
+        return heard and self._recorder_listens()
+
+    def _networks_are_known(self) -> bool:
+        """Whether protection knows what perceives, so that the first record says it, too."""
+        return self.nodes["protection"].networks == getattr(self.nodes["perception"].stage, "networks", {})
 
     def _recorder_listens(self) -> bool:
         """Whether the recorder hears every publisher: a bag must not begin with the second frame."""

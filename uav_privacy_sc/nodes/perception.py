@@ -12,6 +12,8 @@ from uav_privacy_sc.nodes.base import QOS_PARAMETERS, StageNode, qos_profile
 from uav_privacy_sc.nodes.conversion import objects_to_message, picture_from_message, stamp_ns, tensor_to_message
 from uav_privacy_sc.nodes.detections import NUMBERINGS, objects_from_detections, vision_messages
 from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.networks import TOPIC as NETWORKS
+from uav_privacy_sc.nodes.networks import networks_to_message
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import leave, run
 
@@ -58,6 +60,7 @@ class PerceptionNode(StageNode[PerceptionConfig]):
         self.create_outputs(*self.spec.gives)
         messages = vision_messages("detections_topic") if self.config.detections_topic else None
         self.stage = self._load() if stage is None else stage
+        self.give(NETWORKS, networks_to_message(getattr(self.stage, "networks", {})))
         for note in getattr(self.stage, "notes", ()):
             self.get_logger().warning(note)
         images = "camera/image_raw" + ("" if self.config.transport == "raw" else "/compressed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from uav_privacy_sc.nodes.conversion import (
     tensor_to_message,
 )
 from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.networks import TOPIC as NETWORKS
+from uav_privacy_sc.nodes.networks import networks_from_message
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import leave, run
 from uav_privacy_sc.object_release import LOCATION_MODES, ObjectConfig
@@ -125,6 +127,8 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         if self.stage.streams.seeded:
             self.get_logger().warning(EXPERIMENT)
         self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
+        self.networks: dict[str, str] = {}
+        self.take(NETWORKS, self._on_networks)
         self._refused: str | None = "nothing released yet"
         self._heard = time.monotonic()
         self._join = StampJoin(self._on_percept, lambda stamp: self.drop("half a frame", stamp))
@@ -169,6 +173,11 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self.get_fully_qualified_name().strip('/').replace('/', '_')}.ledger"
 
+    def _on_networks(self, message: Any) -> None:
+        self.networks = {}  # of a message that does not read, the record says that nobody knows
+        self.networks = networks_from_message(message)
+        self.tell("networks", 0)
+
     def _on_percept(self, objects_message: Any, features_message: Any) -> None:
         self._heard = time.monotonic()
         stamp, budgets = stamp_ns(features_message.header), self.follower.budgets
@@ -181,6 +190,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         except ProtectionError as error:
             self.drop("not released", stamp, str(error))
             return
+        release = replace(release, record=replace(release.record, **self.networks))
         messages = self._messages(release, features_message.header)  # all of them before the first goes out
         self._refused = None
         self.counts["frames"] += 1

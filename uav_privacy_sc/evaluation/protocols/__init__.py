@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 MODULES = ("tradeoff", "scenarios", "ablation", "attackers", "baseline", "convergence", "location", "runtime")
 
 
-def protocol(name: str) -> Protocol:
+def find_protocol(name: str) -> Protocol:
     """Return a protocol by name; the others are not imported.
 
     Raises:
