@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from uav_privacy_sc.perception.codec import CODE_CHANNELS, WIDTH, NoiseGauge, Residual, block, rise
+from uav_privacy_sc.perception.codec import CODE_CHANNELS, NoiseGauge, Residual, block, rise
 from uav_privacy_sc.perception.device import choose_device
 from uav_privacy_sc.perception.weights import WeightsError, load_module, locate_sound
 
@@ -22,12 +22,13 @@ PICTURE_STRIDE = 2
 class Inverter(nn.Module):
     """A light convolutional inverter: ``(N, C, H', W')`` to ``(N, 3, s H', s W')`` in [0, 1]; ``scale`` s is 2^k."""
 
-    def __init__(self, channels: int = CODE_CHANNELS, scale: int = PICTURE_SCALE, width: int = WIDTH) -> None:
+    def __init__(self, channels: int = CODE_CHANNELS, scale: int = PICTURE_SCALE, width: int = 64) -> None:
         super().__init__()
         steps = scale.bit_length() - 1
-        sizes = [width, *[32, *([16] * (steps - 2))][: max(steps - 1, 0)]]
-        rises = [nn.Sequential(rise(a, b), Residual(b)) for a, b in pairwise(sizes)]
-        self.body = nn.Sequential(NoiseGauge(), block(channels + 1, width), Residual(width), Residual(width, 2), *rises)
+        sizes = [width, *([32] * (steps - 2)), 16][:steps]
+        rises = [nn.Sequential(rise(a, b), Residual(b)) if b != 16 else rise(a, b) for a, b in pairwise(sizes)]
+        entry = (NoiseGauge(), block(channels + 1, width), Residual(width), Residual(width, 2))
+        self.body = nn.Sequential(*entry, *rises)
         self.exit = nn.Sequential(nn.Conv2d(sizes[-1], 12, 3, padding=1), nn.PixelShuffle(2))
 
     def forward(self, code: torch.Tensor) -> torch.Tensor:

@@ -83,7 +83,7 @@ class Decoder(nn.Module):
     reached by turning channels into pixels, and the prior comes in once more where its edges are sharp.
     """
 
-    def __init__(self, channels: int, scale: int = MASK_SCALE, width: int = WIDTH, fine: int = 16) -> None:
+    def __init__(self, channels: int, scale: int = MASK_SCALE, width: int = WIDTH, fine: int = 8) -> None:
         super().__init__()
         objects, classes = len(scene.OBJECT_CLASSES), len(scene.MASK_CLASSES)
         steps = scale.bit_length() - 1

@@ -143,4 +143,5 @@ class GroundDecoder:
         prior = torch.from_numpy(prior_planes(objects, mask_shape(features.shape, self.mask_scale)))[None].to(
             self.device
         )
-        return self.decoder(code, prior)[0].argmax(dim=0).to(torch.uint8).cpu().numpy()
+        scores = self.decoder(code, prior)[0].permute(1, 2, 0)
+        return scores.argmax(dim=2).to(torch.uint8).cpu().numpy()
