@@ -87,6 +87,66 @@ def test_a_point_that_misses_a_constraint_still_moves_in_bounded_steps(policy):
     assert np.abs(np.diff(epsilon_v)).max() <= 0.02 * policy.epsilon_total + 1e-9
 
 
+def feasible_in_box(policy: ScenarioPolicy, before: tuple[float, float], config: TrackingConfig, gain_db: float):
+    """Brute force over what a step reaches: (whether a point meets every constraint, best utility, least violation)."""
+    step, ratio = config.budget_step * policy.epsilon_total, 10 ** (config.power_step_db / 10)
+    epsilon_v = np.linspace(
+        max(before[0] - step, policy.epsilon_v_min), min(before[0] + step, policy.epsilon_v_max), 401
+    )
+    p_tx = np.geomspace(before[1] / ratio, min(before[1] * ratio, policy.p_available), 101)[:, None]
+    snr, epsilon_l = p_tx * 10 ** (gain_db / 10), policy.epsilon_total - epsilon_v
+    missed = worth.violation(
+        policy, worth.semantic_quality(policy, epsilon_v, snr), worth.location_error(policy, epsilon_l)
+    )
+    value = np.where(missed <= 0.0, worth.utility(policy, epsilon_v, epsilon_l, snr), -np.inf)
+    return bool((missed <= 0.0).any()), float(value.max()), float(missed.min())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_tracked_point_misses_a_constraint_while_one_within_its_step_meets_all(policy, seed):
+    rng = np.random.default_rng([seed, 11])
+    config = TrackingConfig(
+        gain_memory=float(rng.choice([0.0, 0.5, 0.9])),
+        budget_step=float(rng.choice([0.02, 0.05, 0.2, 0.5])),
+        budget_dead_band=float(rng.choice([0.0, 0.01])),
+        power_step_db=float(rng.choice([0.5, 2.0, 10.0])),
+        power_dead_band_db=float(rng.choice([0.0, 0.25])),
+    )
+    tracker = BudgetTracker(config)
+    gains = rng.uniform(-10.0, 25.0) + 10 * np.log10(rng.exponential(1.0, 60)) + 6 * rng.standard_normal(60)
+    tracker.update(policy, float(gains[0]))
+    for gain_db in gains[1:].tolist():
+        before = (tracker._epsilon_v, tracker._p_tx)
+        point = tracker.update(policy, gain_db)
+        within, best, least = feasible_in_box(policy, before, config, gain_db)
+        assert abs(point.epsilon_v - before[0]) <= config.budget_step * policy.epsilon_total + 1e-9
+        assert abs(10 * np.log10(point.p_tx / before[1])) <= config.power_step_db + 1e-9
+        assert (point.violation > 0) == (point.status == "infeasible")
+        if point.violation > 0:
+            assert not within and point.violation <= least + 1e-9
+            continue
+        target = optimize_at_db(policy, tracker._gain_db)
+        followed = (abs(point.epsilon_v - target.epsilon_v) < abs(before[0] - target.epsilon_v) + 1e-9) or not within
+        assert followed or point.utility >= best - 1e-4  # off the way to the target only for the best of the step
+
+
+def test_a_deep_fade_leaves_the_targets_way_where_that_alone_meets_the_constraints():
+    """Power cannot rise by 17.5 dB at once; twice the budget the solver would give makes up for it."""
+    policy, tracker = POLICIES["precision"], BudgetTracker(TrackingConfig())
+    tracker.update(policy, 28.0)
+    point = tracker.update(policy, 10.5)
+    assert point.feasible and point.violation == 0.0
+    assert 0.75 < point.epsilon_v <= 1.05 and point.p_tx == pytest.approx(0.226, rel=0.01)
+
+
+def test_a_new_policy_meets_its_constraints_at_the_gain_of_the_block_and_not_at_the_smoothed_one():
+    tracker = BudgetTracker(TrackingConfig(gain_memory=0.9))
+    for _ in range(20):
+        tracker.update(POLICIES["surveillance"], 25.0)
+    point, optimum = tracker.update(POLICIES["precision"], 8.0), optimize_at_db(POLICIES["precision"], 8.0)
+    assert optimum.feasible and point.feasible and point.utility == pytest.approx(optimum.utility, abs=1e-4)
+
+
 def test_gain_memory_smooths_what_is_solved_for(policy):
     gains = 20.0 + 10.0 * np.log10(np.random.default_rng(0).exponential(1.0, 300))
 
@@ -94,7 +154,7 @@ def test_gain_memory_smooths_what_is_solved_for(policy):
         tracker = BudgetTracker(TrackingConfig(gain_memory=memory, power_step_db=np.inf))
         return float(np.std([10 * np.log10(tracker.update(policy, float(gain)).p_tx) for gain in gains]))
 
-    assert spread(0.9) < 0.5 * spread(0.0)
+    assert spread(0.9) < 0.6 * spread(0.0)  # deep fades still move the power: constraints hold at the true gain
 
 
 def test_a_new_policy_is_obeyed_at_once():

@@ -16,6 +16,8 @@ TABLE_SIZE = 1025
 START_POINTS = 4
 #: Slack for constraints met with equality, far below what any figure shows.
 ROUNDING = 1e-12
+#: Share of the available power that a transmission needs at least.
+LEAST_POWER = 1e-6
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ class _Solve:
         bits = (level + self.policy.beta / epsilon_v) / self.policy.alpha
         enough = (2.0 ** min(bits, 1000.0) - 1.0) / self.per_watt
         # alpha log2(1 + SNR) can pass the level without any power; a transmission still needs some
-        return min(max(enough, 1e-6 * self.policy.p_available), self.policy.p_available)
+        return min(max(enough, LEAST_POWER * self.policy.p_available), self.policy.p_available)
 
     def reach(self, power: float) -> float:
         """The part of A_sem that the channel gives."""

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from uav_privacy_sc.control import utility as worth
-from uav_privacy_sc.control.bcd import OperatingPoint, optimize_at_db
+from uav_privacy_sc.control.bcd import LEAST_POWER, OperatingPoint, optimize_at_db
+from uav_privacy_sc.control.bounded_step import Box, best_within, reachable
 from uav_privacy_sc.control.policy import ScenarioPolicy
 
 
@@ -16,7 +17,8 @@ class TrackingConfig:
 
     ``gain_memory`` is the weight of the past in the gain (in dB) that is solved for: 0 trusts each block, which is
     right when its gain is known before it is used, as in P1. Steps and dead bands: budgets as a share of
-    epsilon_total, power in dB. A point that misses a constraint moves whatever the dead bands say.
+    epsilon_total, power in dB. A point that misses a constraint moves whatever the dead bands say, and to wherever
+    within the step none is missed, at the gain of the block, whatever is solved for.
     """
 
     gain_memory: float = 0.0
@@ -48,22 +50,33 @@ class BudgetTracker:
     def update(self, policy: ScenarioPolicy, gain_db: float) -> OperatingPoint:
         """Return the point to fly at this gain in dB above the reference gain.
 
-        Its utility, SNR and violation are those of the point flown at ``gain_db``, not of the solver's target. Its
-        status is the solver's, but ``infeasible`` when a bounded step still misses a constraint.
+        Its utility, SNR, violation and status are those of the point flown at ``gain_db``, not of the solver's target:
+        ``infeasible`` means that no point within the step meets every constraint, and then it is that of least
+        violation.
 
         Raises:
             ValueError: ``gain_db`` is not finite; what was tracked before is kept.
         """
         target = optimize_at_db(policy, self._smoothed(gain_db))
-        if policy != self._policy:
-            moved = (target.epsilon_v, target.p_tx)
-        else:
-            config = self.config
-            moved = self._moved(policy, target, config.budget_dead_band, config.power_dead_band_db)
-            if _missed(policy, *moved, gain_db):
-                moved = self._moved(policy, target, 0.0, 0.0)
+        moved = self._followed(policy, target, gain_db)
+        if _missed(policy, *moved, gain_db):
+            moved = best_within(policy, gain_db, self._box(policy))
         self._policy, (self._epsilon_v, self._p_tx) = policy, moved
         return self._point(policy, target, gain_db)
+
+    def _followed(self, policy: ScenarioPolicy, target: OperatingPoint, gain_db: float) -> tuple[float, float]:
+        """Return epsilon_v and p_tx on the way to the target, without dead bands where these would miss a constraint."""
+        if policy != self._policy:
+            return target.epsilon_v, target.p_tx
+        moved = self._moved(policy, target, self.config.budget_dead_band, self.config.power_dead_band_db)
+        return self._moved(policy, target, 0.0, 0.0) if _missed(policy, *moved, gain_db) else moved
+
+    def _box(self, policy: ScenarioPolicy) -> Box:
+        """Return what one step reaches; everything for a new policy, which is obeyed at once."""
+        if policy != self._policy:
+            lowest_p = LEAST_POWER * policy.p_available
+            return Box(policy.epsilon_v_min, policy.epsilon_v_max, lowest_p, policy.p_available)
+        return reachable(policy, self._epsilon_v, self._p_tx, self.config.budget_step, self.config.power_step_db)
 
     def _smoothed(self, gain_db: float) -> float:
         if not math.isfinite(gain_db):
@@ -94,12 +107,18 @@ class BudgetTracker:
             epsilon_l=epsilon_l,
             p_tx=self._p_tx,
             utility=flown.utility,
-            status="infeasible" if flown.violation > 0.0 else target.status,
+            status=_status(target, flown.violation),
             violation=flown.violation,
             semantic_quality=flown.semantic_quality,
             location_error=flown.location_error,
             snr_db=10.0 * math.log10(snr),
         )
+
+
+def _status(target: OperatingPoint, violation: float) -> str:
+    if violation > 0.0:
+        return "infeasible"
+    return target.status if target.feasible else "converged"  # the target was solved for at a smoothed gain
 
 
 def _missed(policy: ScenarioPolicy, epsilon_v: float, p_tx: float, gain_db: float) -> bool:

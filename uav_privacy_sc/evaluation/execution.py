@@ -17,6 +17,8 @@ from uav_privacy_sc.evaluation.measurement import Measurement, from_rows, to_row
 
 #: joblib's backends and the package that each needs.
 BACKENDS = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
+#: What dask and ray raise for a worker that died, by name: neither need be installed.
+_DEAD_ON_CLUSTER = ("KilledWorker", "WorkerCrashedError", "RayActorError")
 
 
 class WorkerLost(RuntimeError):
@@ -67,6 +69,10 @@ class Execution:
                     return
                 yield from Parallel(return_as="generator_unordered")(delayed(_run)(call) for call in calls)
         except (TerminatedWorkerError, BrokenPipeError) as error:
+            raise WorkerLost(str(error).splitlines()[0]) from None
+        except Exception as error:
+            if type(error).__name__ not in _DEAD_ON_CLUSTER:
+                raise
             raise WorkerLost(str(error).splitlines()[0]) from None
 
     def _in_chunks(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:

@@ -27,7 +27,7 @@ _DPI = 200
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or one set of bars: values with their intervals; ``published`` marks what a paper says."""
+    """One line, or one set of bars: values with their intervals; ``published`` are what a paper says."""
 
     name: str
     x: Sequence[float]
@@ -37,6 +37,7 @@ class Series:
     published: bool = False
     colour: int | None = None
     dashed: bool = False
+    marked: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Figure:
     panels: Sequence[Panel] = ()
     note: str = ""
     columns: int = 2
+    stretch: float = 1.0
     pictures: Sequence[Sequence[np.ndarray]] = ()
     row_names: Sequence[str] = ()
     column_names: Sequence[str] = ()
@@ -102,7 +104,7 @@ def draw(figure: Figure) -> Canvas:
 def _draw_panels(figure: Figure) -> Canvas:
     columns = min(figure.columns, len(figure.panels))
     rows = -(-len(figure.panels) // columns)
-    width = max(columns * _PANEL_INCHES[0], 5.2)
+    width = max(columns * _PANEL_INCHES[0] * figure.stretch, 5.2)
     named = len({series.name for panel in figure.panels for series in panel.series})
     legend_rows = -(-named // max(1, int(width / 2.6)))
     height = rows * _PANEL_INCHES[1] + 0.35 + 0.24 * legend_rows
@@ -160,7 +162,7 @@ def _lines(axes: Axes, panel: Panel) -> dict[str, Any]:
     for place, series in enumerate(panel.series):
         number = place if series.colour is None else series.colour
         colour = PUBLISHED_COLOUR if series.published else COLOURS[number % len(COLOURS)]
-        marker = "x" if series.published else MARKERS[number % len(MARKERS)]
+        marker = "x" if series.published else MARKERS[number % len(MARKERS)] if series.marked else "none"
         style = "none" if series.published else "--" if series.dashed else "-"
         (line,) = axes.plot(
             series.x, series.y, color=colour, marker=marker, linestyle=style, markersize=5, linewidth=1.6, zorder=3

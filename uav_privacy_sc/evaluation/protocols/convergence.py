@@ -127,7 +127,7 @@ def figures(results: Results, setting: Setting) -> list[Figure]:
         for number, (name, mechanism) in enumerate((("Algorithm 3", "algorithm 3"), ("exhaustive", "exhaustive"))):
             level = estimate(results.values("utility", mechanism, condition=scenario).values())
             if isinstance(level, Estimate):
-                series.append(Series(name, x, [level.mean] * len(x), colour=number + 1, dashed=True))
+                series.append(Series(name, x, [level.mean] * len(x), colour=number + 1, dashed=True, marked=False))
         theirs = [published.find("5.9", f"utility at iteration {number}", "bcd", condition=scenario) for number in x]
         points = [(number, item.value) for number, item in zip(x, theirs, strict=True) if item is not None]
         series.append(Series("P1", [p[0] for p in points], [p[1] for p in points], published=True))

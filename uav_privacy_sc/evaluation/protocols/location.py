@@ -122,7 +122,7 @@ def figures(results: Results, setting: Setting) -> list[Figure]:
         ends = [item.low for item in found], [item.high for item in found]
         series.append(Series(f"{name}, measured", x, [item.mean for item in found], *ends, colour=number))
         line = [expected(branch, e) for e in EPSILONS]
-        series.append(Series(f"{name}, expected", EPSILONS, line, colour=number + 4, dashed=True))
+        series.append(Series(f"{name}, expected", EPSILONS, line, colour=number + 4, dashed=True, marked=False))
     theirs = [published.find("5.7", "location_error", "bcd", condition=name) for name, *_ in _SCENARIOS]
     levels = [(f"P1, {item.condition}: {item.value:g}", item.value) for item in theirs if item is not None]
     y_label = "mean location error (image sides)"
