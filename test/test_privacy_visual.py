@@ -180,6 +180,10 @@ def test_a_frame_in_which_nobody_was_detected_is_not_free() -> None:
     larger = visual.cost(epsilon, scene.no_objects(), VisualConfig(undetected_cells=9))
     assert larger.object == pytest.approx(3 * larger.cell)
     assert visual.cost(epsilon, scene.no_objects(), VisualConfig(undetected_cells=0)).object == 0.0
+    reaching = visual.cost(epsilon, scene.no_objects(), VisualConfig(reach_cells=2))
+    assert reaching.object == pytest.approx(5 * reaching.cell), "a missed object of one cell changes 25"
+    everywhere = visual.cost(epsilon, scene.no_objects(), VisualConfig(reach_cells=40))
+    assert everywhere.object == pytest.approx(everywhere.frame)
 
 
 def test_an_object_is_charged_for_what_it_changes_around_its_box() -> None:

@@ -168,7 +168,7 @@ class ProtectStage:
             return math.inf  # without a mechanism there is nothing to pace
         visual, options = self.config.visual, self.config.objects
         covered = _most_cells(released.objects, epsilon.shape, visual.reach_cells)
-        cells = min(max(1, visual.undetected_cells, covered), epsilon.size)
+        cells = min(max(1, visual.missed_cells, covered), epsilon.size)
         hidden = options.descriptors.count_epsilon is not None
         place = epsilon_l if hidden else float(released.location_epsilon.max(initial=0.0))
         pure_mu = float(mu_from_pure(place + options.fixed_epsilon))

@@ -61,7 +61,7 @@ class ProtectionParameters:
         1, "cells that the odometer charges for what the detector missed", low=0, high=9999
     )
     reach_cells: int = parameter(
-        7, "cells around its box that an object changes through the encoder; they are charged, too", low=0, high=99
+        2, "cells around its box that an object changes through the encoder; they are charged, too", low=0, high=99
     )
     lattice_step: float = parameter(
         STEP, "features are whole multiples of this power of two (int16); 0 for floats", low=0.0, high=1.0

@@ -11,6 +11,7 @@ rest of the pipeline know it by that name only::
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,8 +47,9 @@ class VisualConfig:
         map_source: whether the budget map is built from ``detections`` (P1; shows where objects are) or from what the
             location mechanism has ``released`` (post-processing). Read by the caller who holds both.
         channels: C, which the matrix mechanisms need to know; others take any.
-        undetected_cells: an object is charged at least what an object of so many of the worst cells would be, so that a
-            frame in which the detector saw nobody is not free; 0 trusts the detector.
+        undetected_cells: an object is charged at least what one of so many cells, and what it reaches around them,
+            would be where cells cost most, so that a frame in which the detector saw nobody is not free; 0 trusts the
+            detector.
         reach_cells: how far beyond its box an object changes features, in cells: an encoder's receptive field. It is
             counted, not protected; 0 is P1's unit, the cells of the box.
         channel_weights: utility weights P_1i of the channels for the matrix mechanisms; empty for equal ones.
@@ -80,6 +82,12 @@ class VisualConfig:
         positive("channel_weights", self.channel_weights)
         if len(self.channel_weights) not in (0, self.channels):
             raise ValueError(f"channel_weights must be none or {self.channels}, got {len(self.channel_weights)}")
+
+    @property
+    def missed_cells(self) -> int:
+        """How many cells a missed object changes: a square of ``undetected_cells`` and what it reaches around it."""
+        side = math.ceil(math.sqrt(self.undetected_cells))
+        return (side + 2 * self.reach_cells) ** 2 if side else 0
 
     @property
     def sensitivity(self) -> float:
@@ -168,7 +176,7 @@ class VisualCost:
 
     Attributes:
         cell: worst single cell.
-        object: worst object, all the cells it covers together; at least ``undetected_cells`` of the worst cells.
+        object: worst object, all the cells it covers together; at least one that was missed.
         frame: all cells together: bounds any change within one frame, detected or not.
         objects: ``(M,)`` one mu for every object given.
     """
@@ -190,7 +198,7 @@ def cost(epsilon_map: FloatArray, objects: np.ndarray, config: VisualConfig) -> 
     if not np.isfinite(mu).all():
         return VisualCost(np.inf, np.inf, np.inf, np.full(len(objects), np.inf))
     per_object = np.sqrt(object_cells(objects, mu**2, config.reach_cells))
-    unseen = float(mu.max()) * np.sqrt(min(config.undetected_cells, mu.size))
+    unseen = float(mu.max()) * np.sqrt(min(config.missed_cells, mu.size))
     return VisualCost(
         cell=float(mu.max()),
         object=float(per_object.max(initial=unseen)),
