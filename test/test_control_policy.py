@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
-from uav_privacy_sc.control.policy import ScenarioPolicy, load_policies, load_policy_values, select_policy
+from uav_privacy_sc.control.bcd import optimize_at_db
+from uav_privacy_sc.control.policy import (
+    HIGHEST,
+    LEAST,
+    ScenarioPolicy,
+    load_policies,
+    load_policy_values,
+    select_policy,
+)
+from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
 
 PUBLISHED = {
     "surveillance": (5.0, 2.0, "grid"),
@@ -51,11 +61,35 @@ def test_shipped_scenarios_hold_the_published_numbers_and_say_so():
         ({"grid_size": 1}, "grid_size is 1"),
         ({"lambda1": 0.0, "lambda2": 0.0}, "lambda1 and lambda2 are both 0"),
         ({"lambda1": -0.1}, "lambda1 is -0.1"),
+        ({"lambda1": 1e308}, "lambda1 is 1e.308; give a number of at most 1e.06"),
+        ({"beta": 1e308}, "beta is 1e.308; give a number of at most"),
+        ({"a_min": -1e308}, "a_min is -1e.308; give a number of at most"),
+        ({"epsilon_total": 1e308}, "epsilon_total is 1e.308; give a number of at most 1000"),
+        ({"alpha": 5e-324}, "alpha is 5e-324; give a number of at least 1e-06"),
+        ({"p_max": 0.3 + 1e-12}, "p_max is .* are left; raise p_max"),
+        ({"a_ref": 1e-9}, "a_ref is 1e-09, within 1e-06 of a_min"),
+        ({"epsilon_l_min": 1e-17}, "epsilon_l_min is 1e-17; give at least 5e-12"),
     ],
 )
 def test_a_policy_that_cannot_be_flown_is_refused_by_name(policy, change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(policy, **change)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ScenarioPolicy) if f.type == "float"])
+def test_what_is_let_through_can_be_solved_for_without_a_warning(policy, field):
+    for value in (0.0, 5e-324, LEAST.get(field, 0.0), HIGHEST.get(field, 1.0), -HIGHEST.get(field, 1.0), 1e308):
+        try:
+            extreme = dataclasses.replace(policy, **{field: value})
+        except ValueError as error:
+            names = (field, "a_ref", "p_max", "epsilon_total")  # a_min too high: a_ref is "not above a_min"
+            assert str(error).startswith(tuple(f"{name} is" for name in names))
+            continue
+        tracker = BudgetTracker(TrackingConfig())
+        for gain_db in (14.0, -300.0, 0.0, 300.0):
+            for point in (optimize_at_db(extreme, gain_db), tracker.update(extreme, gain_db)):
+                assert math.isfinite(point.utility) and math.isfinite(point.violation) and point.p_tx > 0.0
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ScenarioPolicy) if f.type == "float"])

@@ -154,7 +154,7 @@ def test_gain_memory_smooths_what_is_solved_for(policy):
         tracker = BudgetTracker(TrackingConfig(gain_memory=memory, power_step_db=np.inf))
         return float(np.std([10 * np.log10(tracker.update(policy, float(gain)).p_tx) for gain in gains]))
 
-    assert spread(0.9) < 0.6 * spread(0.0)  # deep fades still move the power: constraints hold at the true gain
+    assert spread(0.9) < 0.75 * spread(0.0)  # deep fades still move the power: constraints hold at the true gain
 
 
 def test_a_new_policy_is_obeyed_at_once():
@@ -239,8 +239,9 @@ def fly_mission(odometer: Odometer, epsilon_v: np.ndarray, epsilon_l: np.ndarray
     [(20.0, 200, 1e-5), (40.0, 300, 1e-5), (1.0, 500, 1e-6), (12.0, 5, 1e-5), (8.0, 2, 1e-3), (2.0, 1, 1e-5),
      (0.5, 60, 1e-9)],
 )  # fmt: skip
+@pytest.mark.parametrize("alone", [False, True])
 def test_a_mission_at_the_share_keeps_to_its_ceiling_by_the_odometer_and_one_a_little_above_does_not(
-    policy, ceiling, frames, delta
+    policy, ceiling, frames, delta, alone
 ):
     def mission(total: float, where: np.ndarray) -> Odometer:
         """Fly at an epsilon_total; ``where`` in the policy's interval of epsilon_v each frame lies, 0 to 1."""
@@ -249,16 +250,48 @@ def test_a_mission_at_the_share_keeps_to_its_ceiling_by_the_odometer_and_one_a_l
         fly_mission(odometer, epsilon_v, tight.epsilon_total - epsilon_v)
         return odometer
 
-    share = frame_epsilon(policy, ceiling, delta, frames)
+    share = frame_epsilon(policy, ceiling, delta, frames, alone)
     generator = np.random.default_rng(7)
     divisions = [np.full(frames, 0.0), np.full(frames, 1.0), np.full(frames, 0.5), np.arange(frames) % 2.0]
     divisions += [generator.uniform(0, 1, frames), generator.integers(0, 2, frames).astype(float)]
     for where in divisions:
         assert mission(share, where).releases == frames
-    if share < policy.epsilon_total:
+    if alone and share < policy.epsilon_total:
         with pytest.raises(BudgetExhausted):
             for where in divisions:
                 mission(1.03 * share, where)
+
+
+@pytest.mark.parametrize(("ceiling", "frames"), [(40.0, 50), (20.0, 30), (12.0, 5), (40.0, 300), (9.0, 4), (8.0, 1)])
+def test_a_mission_that_changes_its_scenario_in_flight_keeps_to_the_ceiling(ceiling, frames):
+    """Half a flight in each of two scenarios, or in all of them, at their own shares: no frame is refused."""
+    rng, tight = np.random.default_rng(3), {}
+    for name, policy in POLICIES.items():
+        tight[name] = squeezed(policy, frame_epsilon(policy, ceiling, 1e-5, frames))
+    mixtures = [[first] * (frames // 2) + [second] * (frames - frames // 2) for first in tight for second in tight]
+    mixtures += [list(rng.choice(list(tight), frames)) for _ in range(4)]
+    for names in mixtures:
+        for where in (np.zeros(frames), np.ones(frames), rng.integers(0, 2, frames).astype(float)):
+            flown = [tight[name] for name in names]
+            epsilon_v = np.array(
+                [p.epsilon_v_min + w * (p.epsilon_v_max - p.epsilon_v_min) for p, w in zip(flown, where, strict=True)]
+            )
+            odometer = Odometer(None, 1e-5, ceiling)
+            fly_mission(odometer, epsilon_v, np.array([p.epsilon_total for p in flown]) - epsilon_v)
+            assert odometer.releases == frames
+
+
+def test_a_share_is_solved_for_once():
+    policy = POLICIES["surveillance"]
+    frame_epsilon(policy, 41.0, 1e-5, 123)
+    hits = frame_epsilon.cache_info().hits
+    frame_epsilon(policy, 41.0, 1e-5, 123)
+    assert frame_epsilon.cache_info().hits == hits + 1
+
+
+def test_an_infeasible_point_is_worth_nothing_where_a_constraint_is_met_with_equality_only():
+    policy = POLICIES["surveillance"]
+    assert {optimize_at_db(policy, gain_db).utility for gain_db in np.arange(-60.0, -9.0, 1.0).tolist()} == {0.0}
 
 
 def test_a_wide_ceiling_leaves_the_policy_as_it_is_and_one_that_delta_alone_passes_is_refused(policy):

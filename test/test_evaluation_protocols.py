@@ -236,6 +236,16 @@ def test_the_manifest_says_what_a_repetition_needs(whole) -> None:
     assert manifest["packages"]["numpy"] and manifest["protocols"]["tradeoff"]["measurements"] > 100
 
 
+def test_protocols_run_one_after_the_other_share_a_manifest_unless_made_otherwise(tmp_path: Path) -> None:
+    def after(name: str, **changes: object) -> set[str]:
+        evaluate((name,), _setting(**changes), tmp_path)
+        return set(json.loads((tmp_path / "manifest.json").read_text())["protocols"])
+
+    assert after("location", samples=1) == {"location"}
+    assert after("convergence", samples=1) == {"location", "convergence"}
+    assert after("location", samples=1, base_seed=1) == {"location"}
+
+
 def test_the_scale_stands_in_every_table_of_a_scaled_protocol(whole) -> None:
     _, found = whole
     for name in ("tradeoff", "attackers", "baseline", "ablation"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uav_privacy_sc.link.geometry import LiveRoute, Trajectory, east_north_up, load_trajectory, view
+from uav_privacy_sc.link.config import LinkConfig
+from uav_privacy_sc.link.geometry import LiveRoute, Trajectory, east_north_up, view
+from uav_privacy_sc.link.process import FlightLinks
+from uav_privacy_sc.link.trajectory import load_trajectory
 
 
 def trajectory(time_s, **changes) -> Trajectory:
@@ -36,7 +39,13 @@ def test_fixes_cross_the_date_line():
 
 
 @pytest.mark.parametrize(
-    ("fix", "name"), [((float("nan"), 0, 0), "latitude"), ((91, 0, 0), "latitude"), ((0, 0, np.inf), "altitude")]
+    ("fix", "name"),
+    [
+        ((float("nan"), 0, 0), "latitude"),
+        ((91, 0, 0), "latitude"),
+        ((0, -181, 0), "longitude"),
+        ((0, 0, np.inf), "altitude"),
+    ],
 )
 def test_a_fix_that_is_none_is_refused_by_name(fix, name):
     with pytest.raises(ValueError, match=f"^{name} is"):
@@ -85,13 +94,28 @@ def test_files_in_metres_and_in_degrees_give_the_same_way(tmp_path):
     [
         ("time_s,x_m,y_m,z_m\n0,0,0,50\n1,0,,50\n", "y_m in line 3 is ''"),
         ("time_s,x_m,y_m,z_m\n0,0,0,fifty\n", "z_m in line 2 is 'fifty'"),
-        ("time_s,x_m,y_m,z_m\n0,0,0\n", "z_m in line 2 is None"),
+        ("time_s,x_m,y_m,z_m\n0,0,0\n", "line 2 has 3 cells for a header of 4"),
+        ("time_s,x_m,y_m,z_m\n0,0,0,50,7\n", "line 2 has 5 cells for a header of 4"),
+        ("time_s,x_m,y_m,z_m,x_m\n0,0,0,50,7\n", "column x_m is there 2 times"),
+        ("time_s,x_m,y_m,z_m\n0,0,0,50\n1,1e200,0,50\n", "x_m in line 3 is 1e200; give a number from -1e.06 to"),
+        ("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,1e5\n", "blockage_db in line 2 is 1e5; give a number from 0 to 200"),
+        ("time_s,x_m,y_m,z_m\n1e300,0,0,50\n", "time_s in line 2 is 1e300"),
+        ("time_s;x_m;y_m;z_m\n0;0;0;50\n", "separated by commas; the header is 'time_s;x_m;y_m;z_m'"),
+        ("# flown today\ntime_s,x_m,y_m,z_m\n0,0,0,50\n", "the header is '# flown today'"),
+        ("time_s,latitude,longitude,altitude\n0,0,181,50\n", "longitude in line 2 is 181; give a number from -180"),
+        ("time_s,latitude,longitude,altitude\n0,0,0,50\n1,0,90,50\n", "line 3 lies .* m from the origin"),
         ("time_s,x_m,y_m,z_m\n1,0,0,50\n0,0,0,50\n", "does not grow in line 3 .1 s, then 0 s.; .*remove the line"),
         ("time_s,x_m,y_m,z_m\n\n0,0,0,50\n\n,,,\n99,0,0,50\n", "gap of 99 s after line 3"),
-        ("time_s,x_m,y_m,z_m\n\n0,0,0,50\n\n1,0,0,inf\n", "position_m that is not finite in line 5"),
+        ("time_s,x_m,y_m,z_m\n\n0,0,0,50\n\n1,0,0,inf\n", "z_m in line 5 is inf; give a number"),
         ("time_s,x_m,y_m,z_m\n0,0,0,50\n\n1,0,x,50\n", "y_m in line 4 is 'x'"),
-        ("time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n\n1,0,0,50,-3\n", "negative blockage_db in line 4"),
-        ("time_s,latitude,longitude,altitude\n0,0,0,50\n\n1,91,0,50\n", "line 4: latitude is 91.0"),
+        (
+            "time_s,x_m,y_m,z_m,blockage_db\n0,0,0,50,0\n\n1,0,0,50,-3\n",
+            "blockage_db in line 4 is -3; give a number from 0",
+        ),
+        (
+            "time_s,latitude,longitude,altitude\n0,0,0,50\n\n1,91,0,50\n",
+            "latitude in line 4 is 91; give a number from -90 to 90",
+        ),
         ("time,x,y,z\n0,0,0,0\n", "no columns time_s, x_m"),
         ("", "no rows"),
     ],
@@ -102,6 +126,45 @@ def test_a_wrong_file_is_refused_in_one_line_that_names_it(tmp_path, text, messa
     with pytest.raises(ValueError, match=message) as error:
         load_trajectory(path)
     assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufefftime_s,x_m,y_m,z_m\n0,1,2,50\n",
+        " Time_S , X_M,y_m ,Z_M\n0,1,2,50\n",
+        "time_s,note,x_m,y_m,z_m\n0,a,1,2,50\n",
+    ],
+)
+def test_a_byte_order_mark_spaces_upper_case_and_further_columns_do_not_matter(tmp_path, text):
+    (tmp_path / "flight.csv").write_text(text, encoding="utf-8")
+    assert load_trajectory(tmp_path / "flight.csv").position(0.0) == pytest.approx([1.0, 2.0, 50.0])
+
+
+def test_a_file_that_is_accepted_has_a_gain_everywhere(tmp_path):
+    path = tmp_path / "far.csv"
+    path.write_text("time_s,x_m,y_m,z_m,blockage_db\n0,1e6,-1e6,1e6,200\n1,0,0,0,0\n")
+    links = FlightLinks(LinkConfig(), np.random.default_rng(0), np.random.default_rng(1), load_trajectory(path))
+    for time_s in np.linspace(0.0, 1.0, 50):
+        assert all(-390.0 < state.gain_db < 390.0 for state in links.states(float(time_s)))
+
+
+def test_positions_out_of_range_are_refused_by_name():
+    with pytest.raises(ValueError, match="position_m beyond 1e.06 in row 2"):
+        trajectory([0, 1], position_m=np.array([[0.0, 0, 0], [0, 1e200, 0]]))
+    with pytest.raises(ValueError, match="blockage_db beyond 200 in row 1"):
+        trajectory([0, 1], blockage_db=np.array([1e5, 0.0]))
+    with pytest.raises(ValueError, match="^position is .*1e.200"):
+        LiveRoute().move((1e200, 0.0, 0.0))
+    with pytest.raises(ValueError, match="^receiver is"):
+        FlightLinks(LinkConfig(), np.random.default_rng(0), np.random.default_rng(1), ground=(0.0, 1e9, 0.0))
+
+
+def test_the_way_flown_is_summed_once(monkeypatch):
+    path = trajectory(np.arange(50.0), position_m=np.cumsum(np.ones((50, 3)), axis=0))
+    first = path.way(20.0)
+    monkeypatch.setattr(np, "cumsum", None)
+    assert path.way(20.0) == first == pytest.approx(20.0 * np.sqrt(3.0))
 
 
 def flown_m(true: np.ndarray, noise_m: float, least_leg_m: float) -> float:

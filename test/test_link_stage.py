@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import CHANNELS, GRID, FakeStages, some_objects
 
-from uav_privacy_sc.link.clock import FIRST_PERIOD_S, BlockClock
+from uav_privacy_sc.link.clock import BLOCK_MARKS, FIRST_PERIOD_S, BlockClock, marked_gain_db
 from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.link.geometry import LiveRoute, Trajectory
 from uav_privacy_sc.link.path_loss import path_loss_db
@@ -186,3 +186,13 @@ def test_stand_ins_meet_silence_for_lost_features(stages: FakeStages) -> None:
     lost = Reception(None, None, -20.0, SHAPE)
     assert not lost.heard.any() and not len(lost.prior)
     assert GroundStage(stages.decode)(lost).max() == 0
+
+
+@pytest.mark.parametrize("gain_db", [14.2, -7.3, 0.0, 31.999999, -250.0])
+def test_marks_tell_blocks_of_one_gain_apart_whichever_messages_are_lost(gain_db):
+    marked = [marked_gain_db(gain_db, block) for block in range(40)]
+    assert marked == [float(np.float32(value)) for value in marked]  # as a Float32 carries them
+    assert max(abs(value - gain_db) for value in marked) <= 1e-6 * max(1.0, abs(gain_db))
+    for away in range(1, BLOCK_MARKS):
+        assert all(first != second for first, second in zip(marked, marked[away:], strict=False))
+    assert len(set(marked)) == BLOCK_MARKS >= 3

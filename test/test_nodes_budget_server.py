@@ -27,6 +27,7 @@ from uav_privacy_sc.control.policy import select_policy
 from uav_privacy_sc.control.tracking import BudgetTracker, TrackingConfig
 from uav_privacy_sc.flight import FlightConfig
 from uav_privacy_sc.graph import PACING, flight_parameters
+from uav_privacy_sc.link.clock import marked_gain_db
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.budget_server import BudgetServerConfig, BudgetServerNode
 from uav_privacy_sc.nodes.link import LinkNode
@@ -119,6 +120,52 @@ def test_a_set_of_parameters_that_is_refused_as_a_whole_changes_no_scenario(benc
     assert node.stage.policy.name == "surveillance"
 
 
+def set_atomically(bench: Bench, *scenarios: str) -> bool:
+    client = bench.node.create_client(SetParametersAtomically, "budget_server/set_parameters_atomically")
+    assert bench.until(client.service_is_ready)
+    given = [Parameter("scenario", value=name).to_parameter_msg() for name in scenarios]
+    future = client.call_async(SetParametersAtomically.Request(parameters=given))
+    assert bench.until(future.done)
+    bench.until(lambda: False, timeout_s=0.2)
+    return future.result().result.successful
+
+
+def test_the_scenario_of_before_set_again_or_a_set_refused_as_a_whole_leaves_steps_bounded(bench: Bench) -> None:
+    node, gain = steered(bench, 30.0, power_step_db=1.0)
+    stage, held = node.stage, node.get_parameter("p_tx").value
+    assert set_scenario(bench, "surveillance").successful
+    assert not set_atomically(bench, "precision", "nowhere")
+    assert set_scenario(bench, "surveillance").successful
+    assert node.stage is stage and node.get_parameter("p_tx").value == held
+    gain.publish(Float32(data=10.0))
+    assert bench.until(lambda: node.gain_db == 10.0)
+    assert 10 * math.log10(node.get_parameter("p_tx").value / held) == pytest.approx(1.0)
+
+
+def test_a_gain_heard_before_a_new_scenario_is_read_waits_for_it_and_confirms_nothing_old(bench: Bench) -> None:
+    node, _ = steered(bench, 12.0, heartbeat_s=60.0)
+    held = {name: node.get_parameter(name).value for name in BUDGET_NAMES}
+    assert node.judge([Parameter("scenario", value="precision")]).successful
+    node._on_gain(Float32(data=20.0))
+    node._on_heartbeat()
+    assert {name: node.get_parameter(name).value for name in BUDGET_NAMES} == held and node.gain_db == 12.0
+    node._scenario, node._judged = (
+        "resource-limited",
+        True,
+    )  # as if the one it follows were another than the parameter's
+    node._on_scenario()
+    target = optimize_at_db(select_policy("surveillance"), 20.0)
+    assert node.gain_db == 20.0 and node.get_parameter("p_tx").value == pytest.approx(target.p_tx)
+
+
+def test_a_gain_out_of_range_heard_before_a_scenario_is_read_does_not_end_the_node(bench: Bench) -> None:
+    node, _ = steered(bench)
+    assert node.judge([Parameter("scenario", value="surveillance")]).successful
+    node._on_gain(Float32(data=1e6))
+    node._on_scenario()
+    assert node.drops["ValueError"] == 1 and node.gain_db == 12.0
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e6])
 def test_a_gain_that_is_none_is_counted_and_the_budget_before_stays(bench: Bench, value: float) -> None:
     node, gain = steered(bench)
@@ -148,6 +195,9 @@ def test_the_pace_bounds_epsilon_total_by_an_even_share_of_the_ceiling(bench: Be
     assert 1.6 < paced.epsilon_total == frame_epsilon(free_policy, 20.0, 1e-5, 30) < 5.0
     slow = BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=200).stage("surveillance").policy
     assert slow.epsilon_total == frame_epsilon(free_policy, 20.0, 1e-5, 200) < 1.0
+    assert frame_epsilon(free_policy, 12.0, 1e-5, 5) < frame_epsilon(free_policy, 12.0, 1e-5, 5, alone=True)
+    mixed = BudgetServerConfig(epsilon_ceiling=12.0, expected_frames=5).stage("surveillance").policy
+    assert mixed.epsilon_total == frame_epsilon(free_policy, 12.0, 1e-5, 5)
     assert slow.epsilon_v_min / slow.epsilon_l_min == pytest.approx(3.0)
     assert BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=1).stage("surveillance").policy.epsilon_total == 5.0
     off = BudgetServerConfig(epsilon_ceiling=20.0, expected_frames=200, enforce_ceiling=False)
@@ -168,6 +218,17 @@ def test_a_gain_that_is_repeated_moves_nothing_and_one_that_differs_in_its_last_
     gain.publish(Float32(data=float(np.nextafter(np.float32(15.0), np.float32(99.0)))))
     assert bench.until(lambda: node.counts["frames"] == blocks + 1)
     assert 10 * math.log10(node.get_parameter("p_tx").value / first) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("heard", [range(0, 16, 2), [0, 2, 3, 4, 6, 7, 8, 10]])
+def test_a_gain_message_that_is_lost_on_a_still_channel_costs_no_further_step(bench: Bench, heard: Any) -> None:
+    node, gain = steered(bench, 25.0, power_step_db=1.0)
+    first = node.get_parameter("p_tx").value
+    for count, block in enumerate(heard, start=1):
+        told = marked_gain_db(15.0, block)
+        gain.publish(Float32(data=told))
+        assert bench.until(lambda told=told: node.gain_db == told)
+        assert 10 * math.log10(node.get_parameter("p_tx").value / first) == pytest.approx(min(count, 10.0), abs=1e-3)
 
 
 def still_after_a_change(folder: Path) -> Path:
@@ -205,7 +266,7 @@ def test_budgets_reach_the_optimum_of_a_real_link_that_stands_still_after_some_b
     send, sent = Sender(bench), bench.listen("link/record")
     for frame in range(40):
         send(100_000_000 * frame)
-        assert bench.until(lambda frame=frame: len(sent) == frame + 1 and node.gain_db == link.stage.gain_db)
+        assert bench.until(lambda frame=frame: len(sent) == frame + 1 and node.gain_db == link.gain_db)
     target = optimize_at_db(select_policy("surveillance"), node.gain_db)
     assert abs(10 * math.log10(node.get_parameter("p_tx").value / target.p_tx)) <= TrackingConfig().power_dead_band_db
     assert node.get_parameter("epsilon_v").value == pytest.approx(target.epsilon_v, abs=0.05)

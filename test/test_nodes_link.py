@@ -92,6 +92,21 @@ def test_the_gain_follows_the_aircrafts_own_position(bench: Bench, kind: str) ->
     assert float(values[0]["energy_j"]) > 0
 
 
+def test_every_block_of_a_still_channel_is_told_apart_from_those_near_it(bench: Bench) -> None:
+    server(bench)
+    node = link_node(bench)
+    assert bench.until(lambda: node.follower.budgets is not None)
+    heard, records, send = bench.listen("link/ground/gain_db"), bench.listen("link/record"), Sender(bench)
+    for stamp in range(1, 6):
+        send(stamp)
+        assert bench.until(lambda stamp=stamp: len(records) == stamp)
+    assert bench.until(lambda: len({float(message.data) for message in heard}) >= 5)
+    values = [{item.key: item.value for item in record.status[0].values} for record in records]
+    flown = [float(value["gain_db"]) for value in values]
+    assert flown[1:] == pytest.approx([flown[0]] * 4, abs=1e-4)
+    assert float(heard[-1].data) == node.gain_db == pytest.approx(node.stage.gain_db, abs=1e-4)
+
+
 def test_a_receiver_without_a_fix_moves_nobody(bench: Bench) -> None:
     node = link_node(bench, position_topic="where")
     where = bench.node.create_publisher(NavSatFix, "where", 1)

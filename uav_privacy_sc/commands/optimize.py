@@ -15,11 +15,14 @@ from uav_privacy_sc.control.bcd import OperatingPoint, optimize_at_db
 from uav_privacy_sc.control.policy import ScenarioPolicy, inherited_values, select_policy
 from uav_privacy_sc.control.tracking import TrackingConfig
 from uav_privacy_sc.link.config import LinkConfig
-from uav_privacy_sc.link.geometry import load_trajectory
 from uav_privacy_sc.link.process import FlightLinks
+from uav_privacy_sc.link.trajectory import load_trajectory
 
 DELTA = 1e-5
 MOST_BLOCKS = 100_000
+LEAST_RATE_HZ = 1e-6
+#: What only a trajectory makes use of, as on the command line and as it is by default.
+FOR_TRAJECTORIES = {"fading": "rayleigh", "rate_hz": 10.0, "seed": 0}
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,15 @@ def carry_out(order: Solving) -> int:
 
 def _check(order: Solving) -> None:
     if (order.gain_db is None) == (order.trajectory is None):
-        raise BadInput("give either --gain or --trajectory")
-    if not (math.isfinite(order.rate_hz) and order.rate_hz > 0.0):
-        raise BadInput(f"rate is {order.rate_hz}; give a finite number of blocks a second above 0")
+        both = order.gain_db is not None
+        raise BadInput("--gain and --trajectory: give one of them" + (", not both" if both else ""))
+    if order.trajectory is None:
+        for name, default in FOR_TRAJECTORIES.items():
+            if getattr(order, name) != default:
+                option = name.removesuffix("_hz")
+                raise BadInput(f"--{option} says something about a --trajectory only; with --gain leave it out")
+    if not (math.isfinite(order.rate_hz) and order.rate_hz >= LEAST_RATE_HZ):
+        raise BadInput(f"rate is {order.rate_hz}; give a finite number of blocks a second, at least {LEAST_RATE_HZ:g}")
     if order.seed < 0:
         raise BadInput(f"seed is {order.seed}; give a whole number of at least 0")
     if order.plot is not None:
@@ -109,11 +118,14 @@ def _print(scenario: str, gain_db: float, point: OperatingPoint) -> None:
 
 def _follow(order: Solving, policy: ScenarioPolicy, trajectory: Path) -> int:
     """Fly the trajectory through the link and the controller as the nodes run them, without frames."""
-    path, config = load_trajectory(trajectory), LinkConfig(fading=order.fading)
+    config = LinkConfig(fading=order.fading)
+    path = load_trajectory(trajectory, gap_remedy="fill it")
     duration = float(path.time_s[-1] - path.time_s[0])
-    count = int(duration * order.rate_hz) + 1
-    if count > MOST_BLOCKS:
-        raise BadInput(f"trajectory of {duration:g} s at {order.rate_hz:g} blocks a second has {count}; lower --rate")
+    blocks = duration * order.rate_hz
+    if not blocks < MOST_BLOCKS:
+        at = f"trajectory of {duration:g} s at {order.rate_hz:g} blocks a second"
+        raise BadInput(f"{at} has {blocks:g}, more than {MOST_BLOCKS}; lower --rate")
+    count = int(blocks) + 1
     ground, eve = (np.random.default_rng([order.seed, number]) for number in range(2))
     links = FlightLinks(config, ground, eve, path)
     time_s = float(path.time_s[0]) + np.arange(count) / order.rate_hz

@@ -16,6 +16,8 @@ TABLE_SIZE = 1025
 START_POINTS = 4
 #: Slack for constraints met with equality, far below what any figure shows.
 ROUNDING = 1e-12
+#: Gains beyond this, or below its negative, are no channel.
+HIGHEST_GAIN_DB = 390.0
 #: Share of the available power that a transmission needs at least.
 LEAST_POWER = 1e-6
 
@@ -94,8 +96,9 @@ def optimize(
 
 def optimize_at_db(policy: ScenarioPolicy, gain_db: float, solver: SolverConfig | None = None) -> OperatingPoint:
     """Choose the operating point at a gain in dB above the reference gain (``link.channel.BlockState.gain_db``)."""
-    if not (math.isfinite(gain_db) and abs(gain_db) <= 300.0):
-        raise ValueError(f"gain_db is {gain_db!r}; give a finite number of dB between -300 and 300")
+    if not (math.isfinite(gain_db) and abs(gain_db) <= HIGHEST_GAIN_DB):
+        limit = f"{HIGHEST_GAIN_DB:g}"
+        raise ValueError(f"gain_db is {gain_db!r}; give a finite number of dB between -{limit} and {limit}")
     return optimize(policy, 10.0 ** (gain_db / 10.0), 1.0, solver)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,20 @@ PRECISION = 1e-6
 LEAST_SHARE = 1e-6
 
 
-def frame_epsilon(policy: ScenarioPolicy, epsilon_ceiling: float, delta: float, frames: int) -> float:
+@lru_cache(maxsize=256)
+def frame_epsilon(
+    policy: ScenarioPolicy, epsilon_ceiling: float, delta: float, frames: int, alone: bool = False
+) -> float:
     """Return the largest epsilon_total, up to the policy's, at which ``frames`` frames keep to a mission ceiling.
 
     Priced as the odometer prices a cell at epsilon_v and a place at epsilon_l in every frame
     (``privacy.composition.total_epsilon``), for the dearest divisions of epsilon_total that the policy leaves,
     whichever way they change from frame to frame. Over many frames that is far more than ceiling over frames, because
     mu adds in squares. An object of several cells, or a class with kappa above 1, costs more.
+
+    The share also holds for a mission that changes from scenario to scenario, each at its own share of the same ceiling
+    and frames: all are priced by the Gaussian bound, in which frames add. ``alone`` (or a single frame) says that no
+    other scenario comes in; then the better of the odometer's two bounds counts: over few frames the share is larger.
 
     Raises:
         ValueError: ``epsilon_ceiling`` is not finite and above 0, ``frames`` is below 1, or no epsilon is small enough,
@@ -43,7 +51,9 @@ def frame_epsilon(policy: ScenarioPolicy, epsilon_ceiling: float, delta: float, 
             policy.epsilon_total, lambda total: price(squeezed(policy, total), delta, frames) <= epsilon_ceiling
         )
 
-    share = max(share_by(_basic_price), share_by(_gaussian_price))
+    share = share_by(_gaussian_price)
+    if alone or frames == 1:
+        share = max(share, share_by(_basic_price))
     if share == 0.0:
         raise ValueError(
             f"epsilon_ceiling is {epsilon_ceiling:g}, too little for {frames} frames at delta {delta:g}; raise it"
@@ -56,8 +66,9 @@ def _splits(policy: ScenarioPolicy) -> tuple[NDArray[np.float64], NDArray[np.flo
     return epsilon_v, policy.epsilon_total - epsilon_v
 
 
-# The odometer takes the smaller of two bounds of the mission. Each has a share of its own here, and the larger share is
-# taken: with it one and the same bound holds for any mixture of divisions, which the smaller of two need not.
+# The odometer takes the smaller of two bounds of the mission. Each has a share of its own here, of which one is taken:
+# with it one and the same bound holds for any mixture of divisions, which the smaller of two need not. The shares of
+# several scenarios must come from one bound, and only in the Gaussian one does a frame's cost not depend on the others.
 
 
 def _gaussian_price(policy: ScenarioPolicy, delta: float, frames: int) -> float:

@@ -14,6 +14,35 @@ BRANCHES = ("grid", "planar_laplace")
 LOCATION_UTILITIES = ("expected_error", "log")
 SOURCES = ("published", "ours")
 SHIPPED = "scenarios.yaml"
+#: What a parameter may be at most, by amount: far beyond any mission, and short of where doubles overflow.
+HIGHEST = {
+    "lambda1": 1e6,
+    "lambda2": 1e6,
+    "p_max": 1e6,
+    "epsilon_total": 1e3,
+    "a_min": 1e6,
+    "a_ref": 1e6,
+    "e_max": 1e6,
+    "scale": 1e9,
+    "alpha": 1e3,
+    "beta": 1e6,
+    "gamma_loc": 1e6,
+}
+#: Parameters that must be above 0, and the least that they may be.
+LEAST = {
+    "p_max": 1e-9,
+    "epsilon_total": 1e-15,
+    "e_max": 1e-9,
+    "scale": 1e-9,
+    "epsilon_v_min": 1e-18,
+    "epsilon_l_min": 1e-18,
+    "alpha": 1e-6,
+    "beta": 1e-12,
+}
+#: Share of epsilon_total that each least budget has at least, so that the rest of epsilon_total is told from it.
+LEAST_SHARE = 1e-12
+#: What lies at least between a_min and a_ref, by which the quality is divided.
+LEAST_SPAN = 1e-6
 
 
 @dataclass(frozen=True)
@@ -60,10 +89,14 @@ class ScenarioPolicy:
             value = getattr(self, item.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{item.name} is {value!r}; give a finite number")
-        positive = ("p_max", "epsilon_total", "e_max", "scale", "epsilon_v_min", "epsilon_l_min", "alpha", "beta")
-        for name in positive:
+        for name, least in LEAST.items():
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; give a number above 0")
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; give a number of at least {least:g}")
+        for name, highest in HIGHEST.items():
+            if abs(getattr(self, name)) > highest:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; give a number of at most {highest:g}")
         for name in ("lambda1", "lambda2", "p_circuit", "p_processing", "gamma_loc"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; give a number of at least 0")
@@ -81,9 +114,17 @@ class ScenarioPolicy:
             raise ValueError("lambda1 and lambda2 are both 0; give at least one a weight")
         if not self.a_ref > self.a_min:
             raise ValueError(f"a_ref is {self.a_ref:g}, not above a_min {self.a_min:g}; raise a_ref")
+        if not self.a_ref - self.a_min >= LEAST_SPAN:
+            raise ValueError(f"a_ref is {self.a_ref!r}, within {LEAST_SPAN:g} of a_min {self.a_min!r}; raise a_ref")
         if not self.p_available > 0:
             spent = self.p_circuit + self.p_processing
             raise ValueError(f"p_max is {self.p_max:g} W, but circuit and processing take {spent:g} W; raise p_max")
+        if not self.p_available >= LEAST["p_max"]:
+            raise ValueError(f"p_max is {self.p_max!r} W, of which {self.p_available:g} W are left; raise p_max")
+        for name in ("epsilon_v_min", "epsilon_l_min"):
+            if getattr(self, name) < LEAST_SHARE * self.epsilon_total:
+                share = f"{LEAST_SHARE * self.epsilon_total:g}"
+                raise ValueError(f"{name} is {getattr(self, name)!r}; give at least {share} for this epsilon_total")
         if not self.epsilon_v_max >= self.epsilon_v_min:
             need = self.epsilon_v_min + self.epsilon_l_min
             raise ValueError(

@@ -65,7 +65,7 @@ class BudgetTracker:
         return self._point(policy, target, gain_db)
 
     def _followed(self, policy: ScenarioPolicy, target: OperatingPoint, gain_db: float) -> tuple[float, float]:
-        """Return epsilon_v and p_tx on the way to the target, without dead bands where these would miss a constraint."""
+        """Return epsilon_v and p_tx on the way to the target, without dead bands where these miss a constraint."""
         if policy != self._policy:
             return target.epsilon_v, target.p_tx
         moved = self._moved(policy, target, self.config.budget_dead_band, self.config.power_dead_band_db)

@@ -11,6 +11,8 @@ from uav_privacy_sc.control.policy import ScenarioPolicy
 from uav_privacy_sc.privacy.location import grid_expected_error, planar_laplace_expected_error
 
 Numbers = Any  # a float or an array of them
+#: Normalized utilities below this are rounding, and 0.
+ROUNDING = 1e-12
 
 
 def semantic_quality(policy: ScenarioPolicy, epsilon_v: Numbers, snr: Numbers) -> Numbers:
@@ -27,14 +29,19 @@ def location_error(policy: ScenarioPolicy, epsilon_l: Numbers) -> Numbers:
 
 def normalized_quality(policy: ScenarioPolicy, quality: Numbers) -> Numbers:
     """Return A_sem between a_min (0) and a_ref (1), clipped (P1 Eq. 33)."""
-    return np.clip((np.asarray(quality) - policy.a_min) / (policy.a_ref - policy.a_min), 0.0, 1.0)
+    return _from_nothing(np.clip((np.asarray(quality) - policy.a_min) / (policy.a_ref - policy.a_min), 0.0, 1.0))
 
 
 def location_utility(policy: ScenarioPolicy, epsilon_l: Numbers, error: Numbers) -> Numbers:
     """Return U_loc: 1 - E_loc / e_max, clipped (P1 Eq. 34, 35), or gamma_loc log2(1 + epsilon_l) (Eq. 32) by name."""
     if policy.location_utility == "log":
         return policy.gamma_loc * np.log2(1.0 + np.asarray(epsilon_l, np.float64))
-    return 1.0 - np.clip(np.asarray(error) / policy.e_max, 0.0, 1.0)
+    return _from_nothing(1.0 - np.clip(np.asarray(error) / policy.e_max, 0.0, 1.0))
+
+
+def _from_nothing(share: Numbers) -> Numbers:
+    """Return a share of utility, exactly 0 where a constraint met with equality leaves nothing but rounding."""
+    return np.where(share < ROUNDING, 0.0, share)
 
 
 def utility(policy: ScenarioPolicy, epsilon_v: Numbers, epsilon_l: Numbers, snr: Numbers) -> Numbers:

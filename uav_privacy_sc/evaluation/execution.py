@@ -7,6 +7,7 @@ import importlib.util
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -61,9 +62,8 @@ class Execution:
             yield from (call() for call in calls)
             return
         options: dict[str, Any] = {"inner_max_num_threads": 1} if self.backend == "loky" else {}
-        self._connect()
         try:
-            with parallel_config(self.backend, n_jobs=self.jobs, **options):
+            with self._cluster(), parallel_config(self.backend, n_jobs=self.jobs, **options):
                 if self.backend == "ray":  # its joblib backend gives lists only
                     yield from self._in_chunks(calls)
                     return
@@ -82,17 +82,23 @@ class Execution:
         while chunk := list(islice(pending, 4 * self.jobs)):
             yield from Parallel()(delayed(_run)(call) for call in chunk)
 
-    def _connect(self) -> None:
+    @contextmanager
+    def _cluster(self) -> Iterator[None]:
+        """Join the cluster at the address, or start one on this machine, for as long as it is needed."""
         if self.backend == "dask":
             from distributed import Client
 
-            Client(self.address) if self.address else Client(n_workers=self.jobs, threads_per_worker=1)
-        elif self.backend == "ray":
+            local = {"n_workers": self.jobs, "threads_per_worker": 1}
+            with Client(self.address) if self.address else Client(**local):
+                yield
+            return
+        if self.backend == "ray":
             import ray
             from ray.util.joblib import register_ray
 
             ray.init(address=self.address, ignore_reinit_error=True)
             register_ray()
+        yield
 
 
 def _run(call: Callable[[], Any]) -> Any:

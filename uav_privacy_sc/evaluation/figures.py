@@ -42,7 +42,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot. ``kind`` is ``lines`` or ``bars``; bars stand over ``ticks``; ``flat`` are named horizontal levels."""
+    """One plot. ``kind`` is ``lines`` or ``bars``; bars stand over ``ticks``; ``flat`` are named horizontal levels.
+
+    ``bounds`` are those of the quantity: an interval may reach beyond them, the axis does not.
+    """
 
     title: str
     x_label: str
@@ -54,6 +57,7 @@ class Panel:
     log_y: bool = False
     flat: Sequence[tuple[str, float]] = ()
     y_from: float | None = None
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> dict[str, Any]:
     if panel.y_from is not None:
         axes.set_ylim(bottom=panel.y_from)
     axes.margins(y=0.1)
+    if panel.bounds is not None:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, panel.bounds[0]), min(high, panel.bounds[1]))
     _name_levels(axes, panel.flat)
     return handles
 
@@ -167,6 +174,8 @@ def _lines(axes: Axes, panel: Panel) -> dict[str, Any]:
         (line,) = axes.plot(
             series.x, series.y, color=colour, marker=marker, linestyle=style, markersize=5, linewidth=1.6, zorder=3
         )
+        if number >= len(COLOURS):  # colours begin anew: such a marker is hollow
+            line.set_markerfacecolor("white")
         handles[series.name] = line
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.16, linewidth=0, zorder=2)

@@ -46,13 +46,25 @@ def _version(package: str) -> str | None:
 
 
 def write(folder: Path, found: dict[str, Any]) -> Path:
-    """Write the manifest below a folder, whole or not at all.
+    """Write the manifest below a folder, whole or not at all; protocols that were run before with the same stay in it.
 
     Raises:
         OSError: it cannot be written.
     """
     path = folder / FILE
+    found["protocols"] = {**_earlier(path, found), **found["protocols"]}
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(path)
     return path
+
+
+def _earlier(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the protocols of the manifest that is there, if it was made with the same arguments and weights."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(json.dumps(found))
+        same = all(before[name] == plain[name] for name in ("version", "setting", "weights_sha256"))
+        return dict(before["protocols"]) if same else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

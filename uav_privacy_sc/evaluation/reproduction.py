@@ -62,8 +62,9 @@ WHY: dict[tuple[str, str], str] = {
     ("5.7", "location_error"): "The mechanism's error at the budget that the controller leaves for places; see the "
     "calculation for what P1's needs.",
     ("5.8", "category_accuracy"): "As in 5.6.",
-    ("5.8", "ssim_sensitive"): "P1's is of its gradient attacker, ours of the trained inverter, which is stronger.",
-    ("5.8", "ssim"): "P1's is of its gradient attacker, ours of the trained inverter, which is stronger.",
+    ("5.8", "ssim_sensitive"): "Both are gradient attackers', on other encoders and pictures; ours has the preset's "
+    "steps.",
+    ("5.8", "ssim"): "Both are gradient attackers', on other encoders and pictures; ours has the preset's steps.",
     (
         "5.8",
         "feature_cosine_sensitive",
@@ -138,9 +139,10 @@ def _setting(manifest: dict[str, Any]) -> str:
 
 def ours(found: Folder, item: PublishedValue) -> Estimate | Missing:
     """Return our value of a published one."""
-    results = found.results(_PROTOCOLS[item.section])
+    protocol = "attackers" if _of_gradient(item) else _PROTOCOLS[item.section]
+    results = found.results(protocol)
     if results is None:
-        return Missing(f"protocol {_PROTOCOLS[item.section]} was not run")
+        return Missing(f"protocol {protocol} was not run")
     values = results.values(item.metric, item.mechanism, **_key(item))
     return estimate(values.values(), results.reason(item.metric, item.mechanism, **_key(item)))
 
@@ -151,9 +153,16 @@ def _key(item: PublishedValue) -> dict[str, Any]:
         key["kappa_bg"] = 1.12 if item.mechanism == "region_aware" else None
         if item.metric == "category_accuracy":
             key["condition"] = "with the prior"
-    if item.metric in ("ssim", "ssim_sensitive") and item.section in ("5.6", "5.8"):
-        key["attacker"] = "inverter"
+        if item.metric == "ssim_sensitive":
+            key["attacker"] = "inverter"
+    if _of_gradient(item):
+        key |= {"attacker": "gradient", "epsilon_v": None if item.mechanism == "none" else item.epsilon_v}
     return key
+
+
+def _of_gradient(item: PublishedValue) -> bool:
+    """Return whether a value is of the gradient attacker at a fixed budget (P1 5.5), which ``attackers`` runs."""
+    return item.section == "5.8" and item.metric in ("ssim", "ssim_sensitive")
 
 
 def _numbers(found: Folder) -> str:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+#: Blocks that one gain tells apart in its last places, as many as three bits do.
+BLOCK_MARKS = 8
 #: From one block to the next until two stamps have told.
 FIRST_PERIOD_S = 0.1
 #: A pause longer than this says nothing about when the next frame comes.
@@ -38,3 +42,14 @@ class BlockClock:
         self._last_s = now_s
         self.expected_s = now_s - self._start_s + self._period_s
         return self.expected_s
+
+
+def marked_gain_db(gain_db: float, block: int) -> float:
+    """Return a gain with the number of its block, modulo ``BLOCK_MARKS``, in the last three bits of its Float32.
+
+    Another value is another block, the same value a repetition: that holds where the channel stands still, and where
+    up to ``BLOCK_MARKS - 2`` messages in a row are lost. It moves a gain by at most seven units in the last place, 13
+    millionths of a dB between 16 and 32 dB.
+    """
+    bits = np.float32(gain_db).view(np.uint32)
+    return float(((bits & ~np.uint32(BLOCK_MARKS - 1)) | np.uint32(block % BLOCK_MARKS)).view(np.float32))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -13,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 EARTH_RADIUS_M = 6_378_137.0
 ECCENTRICITY_SQUARED = 6.69437999014e-3
-LOCAL_COLUMNS = ("time_s", "x_m", "y_m", "z_m")
-GEODETIC_COLUMNS = ("time_s", "latitude", "longitude", "altitude")
+#: Coordinates beyond this are no flight, and would make a gain of 0.
+FARTHEST_M = 1e6
+HIGHEST_BLOCKAGE_DB = 200.0
+GAP_REMEDY = "fill it or raise longest_gap_s"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def view(aircraft: ArrayLike, receiver: ArrayLike) -> View:
     """Return slant range and elevation of an aircraft from a receiver, both ``(3,)`` east, north, up in metres.
 
     Raises:
-        ValueError: a position is not three finite numbers.
+        ValueError: a position is not three finite numbers, or beyond ``FARTHEST_M``.
     """
     offset = _position("aircraft", aircraft) - _position("receiver", receiver)
     distance = float(np.linalg.norm(offset))
@@ -45,11 +46,16 @@ def east_north_up(
     numbers of a ``NavSatFix``.
 
     Raises:
-        ValueError: a coordinate is not finite, or a latitude lies beyond the poles.
+        ValueError: a coordinate is not finite, a latitude lies beyond 90 degrees or a longitude beyond 180.
     """
-    for name, value in (("latitude", latitude), ("longitude", longitude), ("altitude", altitude)):
-        if not math.isfinite(value) or (name == "latitude" and abs(value) > 90.0):
-            raise ValueError(f"{name} is {value!r}; give degrees (altitude: metres) of a fix")
+    for name, value, most in (
+        ("latitude", latitude, 90.0),
+        ("longitude", longitude, 180.0),
+        ("altitude", altitude, None),
+    ):
+        if not math.isfinite(value) or (most is not None and abs(value) > most):
+            limit = "metres" if most is None else f"degrees from -{most:g} to {most:g}"
+            raise ValueError(f"{name} is {float(value)!r}; give {limit}")
     sine = math.sin(math.radians(origin[0]))
     curvature = 1.0 - ECCENTRICITY_SQUARED * sine**2
     meridian = EARTH_RADIUS_M * (1.0 - ECCENTRICITY_SQUARED) / curvature**1.5
@@ -106,7 +112,7 @@ class LiveRoute:
         """Take in a new ``(3,)`` position.
 
         Raises:
-            ValueError: it is not three finite numbers; the one before stays.
+            ValueError: it is not three finite numbers, or beyond ``FARTHEST_M``; the one before stays.
         """
         position = _position("position", position_m)
         start = position if self._leg_start is None else self._leg_start
@@ -140,11 +146,12 @@ class Trajectory:
     """Positions over time, and how much the sight to the ground is blocked: ``(N,)`` s, ``(N, 3)`` m, ``(N,)`` dB.
 
     Between points it is linear, before the first and after the last it stands still. ``lines`` are those of the file
-    that the points come from, by which errors call them; without, they count points as rows from 1.
+    that the points come from, by which errors call them; without, they count points as rows from 1. ``gap_remedy`` is
+    what an error advises against a gap.
 
     Raises:
-        ValueError: shapes differ, a value is not finite, time does not grow, or two points lie more than
-            ``longest_gap_s`` apart.
+        ValueError: shapes differ, a value is not finite or out of range (``FARTHEST_M``, ``HIGHEST_BLOCKAGE_DB``), time
+            does not grow, or two points lie more than ``longest_gap_s`` apart.
     """
 
     time_s: NDArray[np.float64]
@@ -152,6 +159,7 @@ class Trajectory:
     blockage_db: NDArray[np.float64]
     longest_gap_s: float = 10.0
     lines: tuple[int, ...] | None = None
+    gap_remedy: str = GAP_REMEDY
     known = True
 
     def __post_init__(self) -> None:
@@ -165,6 +173,13 @@ class Trajectory:
         negative = np.flatnonzero(self.blockage_db < 0.0)
         if len(negative):
             raise ValueError(f"trajectory has a negative blockage_db in {self._where(negative[0])}; give at least 0")
+        for name, values, most in (
+            ("position_m", np.abs(self.position_m).max(axis=1), FARTHEST_M),
+            ("blockage_db", self.blockage_db, HIGHEST_BLOCKAGE_DB),
+        ):
+            if values.max() > most:
+                where = self._where(int(np.argmax(values > most)))
+                raise ValueError(f"trajectory has a {name} beyond {most:g} in {where}; give at most that")
         self._check_time()
 
     def _where(self, index: int) -> str:
@@ -183,12 +198,12 @@ class Trajectory:
             index = int(np.argmax(steps > self.longest_gap_s))
             raise ValueError(
                 f"trajectory has a gap of {steps[index]:g} s after {self._where(index)}, longer than "
-                f"{self.longest_gap_s:g} s; fill it or raise longest_gap_s"
+                f"{self.longest_gap_s:g} s; {self.gap_remedy}"
             )
 
     def position(self, time_s: float) -> NDArray[np.float64]:
         """Return the ``(3,)`` position at a time."""
-        return np.array([np.interp(time_s, self.time_s, axis) for axis in self.position_m.T])
+        return np.array([np.interp(time_s, self.time_s, axis) for axis in self._axes])
 
     def blockage(self, time_s: float) -> float:
         """Return the scripted blockage in dB at a time."""
@@ -196,73 +211,22 @@ class Trajectory:
 
     def way(self, time_s: float) -> float:
         """Return the metres flown until a time."""
+        return float(np.interp(time_s, self.time_s, self._ways))
+
+    @cached_property
+    def _axes(self) -> NDArray[np.float64]:
+        return np.ascontiguousarray(self.position_m.T)
+
+    @cached_property
+    def _ways(self) -> NDArray[np.float64]:
         legs = np.linalg.norm(np.diff(self.position_m, axis=0), axis=1)
-        return float(np.interp(time_s, self.time_s, np.concatenate([[0.0], np.cumsum(legs)])))
-
-
-def load_trajectory(
-    path: str | Path, origin: tuple[float, float, float] | None = None, longest_gap_s: float = 10.0
-) -> Trajectory:
-    """Read a CSV file with a header: ``time_s, x_m, y_m, z_m`` or ``time_s, latitude, longitude, altitude``.
-
-    A column ``blockage_db`` is optional. Geodetic rows become metres from ``origin``, the first row by default. Errors
-    name the line of the file.
-
-    Raises:
-        ValueError: the file cannot be read, a column is missing, a cell is no number, or :class:`Trajectory` objects.
-    """
-    rows = _read_rows(Path(path))
-    given = set(next(iter(rows.values())))
-    columns = next((names for names in (LOCAL_COLUMNS, GEODETIC_COLUMNS) if set(names) <= given), None)
-    if columns is None:
-        raise ValueError(f"{path}: no columns {', '.join(LOCAL_COLUMNS)} or {', '.join(GEODETIC_COLUMNS)}")
-    try:
-        table = np.array([[_number(line, row, name) for name in columns] for line, row in rows.items()])
-        blocked = [_number(line, row, "blockage_db") if "blockage_db" in row else 0.0 for line, row in rows.items()]
-        positions = table[:, 1:]
-        if columns is GEODETIC_COLUMNS:
-            positions = _local(positions, tuple(rows), origin)
-        return Trajectory(table[:, 0], positions, np.array(blocked), longest_gap_s, tuple(rows))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _local(
-    fixes: NDArray[np.float64], lines: tuple[int, ...], origin: tuple[float, float, float] | None
-) -> NDArray[np.float64]:
-    start = origin or (fixes[0, 0], fixes[0, 1], fixes[0, 2])
-    positions = []
-    for line, (latitude, longitude, altitude) in zip(lines, fixes.tolist(), strict=True):
-        try:
-            positions.append(east_north_up(latitude, longitude, altitude, start))
-        except ValueError as error:
-            raise ValueError(f"line {line}: {error}") from None
-    return np.array(positions)
-
-
-def _read_rows(path: Path) -> dict[int, dict[str, str]]:
-    """Return the rows that hold anything by the line of the file that they are in."""
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            reader = csv.DictReader(stream, skipinitialspace=True)
-            numbered = ((reader.line_num, row) for row in reader)
-            rows = {line: row for line, row in numbered if any(row.values())}
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: cannot be read as a trajectory ({error})") from None
-    if not rows:
-        raise ValueError(f"{path}: no rows; give a header and at least one point")
-    return rows
-
-
-def _number(line: int, row: dict[str, str], column: str) -> float:
-    try:
-        return float(row[column])
-    except (TypeError, ValueError):
-        raise ValueError(f"{column} in line {line} is {row[column]!r}; give a number") from None
+        return np.concatenate([[0.0], np.cumsum(legs)])
 
 
 def _position(name: str, value: ArrayLike) -> NDArray[np.float64]:
     position = np.asarray(value, np.float64)
     if position.shape != (3,) or not np.isfinite(position).all():
         raise ValueError(f"{name} is {value!r}; give three finite numbers, metres east, north and up")
+    if np.abs(position).max() > FARTHEST_M:
+        raise ValueError(f"{name} is {position.tolist()}; give metres from -{FARTHEST_M:g} to {FARTHEST_M:g}")
     return position

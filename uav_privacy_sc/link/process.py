@@ -65,6 +65,9 @@ class FlightLinks:
 
     Positions are ``(3,)`` metres east, north and up. Scripted blockage stands between the aircraft and the ground only.
     Without a ``route``, or while it knows no position, the configured ranges, elevation and speed hold.
+
+    Raises:
+        ValueError: where ground or eavesdropper listen is not three finite numbers within ``geometry.FARTHEST_M``.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class FlightLinks:
         ground: ArrayLike = (0.0, 0.0, 0.0),
         eavesdropper: ArrayLike = (100.0, 0.0, 0.0),
     ) -> None:
+        for receiver in (ground, eavesdropper):  # refused here and not at every block
+            view((0.0, 0.0, 0.0), receiver)
         self.config, self._route, self._ground, self._eavesdropper = config, route, ground, eavesdropper
         self._links = (LinkProcess(config, rng_ground), LinkProcess(config.eavesdropper, rng_eve))
 

@@ -14,7 +14,7 @@ from std_msgs.msg import Float32
 
 from uav_privacy_sc.control.bcd import OperatingPoint
 from uav_privacy_sc.control.pacing import frame_epsilon, squeezed
-from uav_privacy_sc.control.policy import ScenarioPolicy, inherited_values, select_policy
+from uav_privacy_sc.control.policy import ScenarioPolicy, inherited_values, load_policies, select_policy
 from uav_privacy_sc.control.tracking import TrackingConfig
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.parameters import parameter
@@ -77,11 +77,14 @@ class BudgetServerConfig:
         """Bound epsilon_total by a frame's even share of the ceiling, for a cell and a place in every frame.
 
         The share follows from the configuration alone. What is left of the ceiling does not come in: that goes by how
-        large the objects in the pictures were, and the budgets show in the strength of the noise.
+        large the objects in the pictures were, and the budgets show in the strength of the noise. The scenario may
+        change in flight wherever there is more than one.
         """
         if not (self.enforce_ceiling and self.expected_frames):
             return policy
-        return squeezed(policy, frame_epsilon(policy, self.epsilon_ceiling, self.delta, self.expected_frames))
+        alone = len(load_policies(self.scenarios_file or None)) == 1
+        share = frame_epsilon(policy, self.epsilon_ceiling, self.delta, self.expected_frames, alone)
+        return squeezed(policy, share)
 
 
 class BudgetServerNode(StageNode[BudgetServerConfig]):
@@ -100,12 +103,15 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         self._steering = threading.local()
         super().__init__(**options)
         self.create_outputs(*self.spec.gives)
-        self.stage = stage or self._begin(self.config.scenario)
+        self._scenario = self.config.scenario
+        self.stage = stage or self._begin(self._scenario)
         self.point: OperatingPoint | None = None
         self.gain_db: float | None = None
         self._budgets: Budgets | None = None
         self._heard = -math.inf
-        self._owed = False
+        self._judged = False  # a scenario was judged; whether it was set is not read yet
+        self._waiting: float | None = None  # a gain heard meanwhile
+        self._owed = False  # a scenario is followed that nothing was solved for yet
         self._declare_budgets()
         self.take("link/ground/gain_db", self._on_gain)
         # Parameters cannot be set while parameters are being set, and Humble has no callback for the time after.
@@ -136,7 +142,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         except ValueError as error:
             return SetParametersResult(successful=False, reason=str(error))
         if scenarios:
-            self._owed = True  # until it is solved for, no budget of the scenario before is confirmed
+            self._judged = True  # from here on no budget of the scenario before is confirmed
             self._scenario_changed.trigger()
         return SetParametersResult(successful=True)
 
@@ -164,21 +170,28 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
         if not math.isfinite(gain_db):
             raise ValueError(f"gain_db is {gain_db!r}; the budget before stays until it is stale")
         self._heard = time.monotonic()
-        if gain_db != self.gain_db or self._owed:
+        if self._judged:
+            self._waiting = gain_db
+        elif gain_db != self.gain_db or self._owed:
             self._solve(gain_db)
 
     def _on_scenario(self) -> None:
         """Follow the scenario that the parameter now names.
 
         It is solved for now or, when the link is silent, as soon as it is heard again: to set budgets is to confirm
-        them. The parameter is read here and not while it was judged, as a set that is judged may still be refused.
+        them. The parameter is read here and not while it was judged, as a set that is judged may still be refused. One
+        that names the scenario of before changes nothing: steps go on as bounded as they were.
         """
-        self.stage = self._begin(self.get_parameter("scenario").value)
-        if self.gain_db is not None and self._fresh():
-            self._solve(self.gain_db)
+        scenario = self.get_parameter("scenario").value
+        if scenario != self._scenario:
+            self.stage, self._scenario, self._owed = self._begin(scenario), scenario, True
+        gain_db = self.gain_db if self._waiting is None else self._waiting
+        self._judged, self._waiting = False, None
+        if gain_db is not None and self._fresh() and (self._owed or gain_db != self.gain_db):
+            self._guarded(self._solve, gain_db)
 
     def _on_heartbeat(self) -> None:
-        if self._budgets is not None and self._fresh() and not self._owed:
+        if self._budgets is not None and self._fresh() and not (self._judged or self._owed):
             self._steer(self._budgets)
 
     def _fresh(self) -> bool:

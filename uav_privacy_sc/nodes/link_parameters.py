@@ -9,8 +9,9 @@ import numpy as np
 
 from uav_privacy_sc.link import config as radio
 from uav_privacy_sc.link.config import LinkConfig
-from uav_privacy_sc.link.geometry import LiveRoute, Route, load_trajectory
+from uav_privacy_sc.link.geometry import LiveRoute, Route
 from uav_privacy_sc.link.process import FlightLinks
+from uav_privacy_sc.link.trajectory import load_trajectory
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.pipeline import CODINGS, LinkStage
 

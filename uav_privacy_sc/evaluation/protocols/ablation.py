@@ -194,7 +194,8 @@ def figures(results: Results, setting: Setting) -> list[Figure]:
         theirs = [published.find("5.8", metric, m) for m in modes]
         given = [(place, item.value) for place, item in enumerate(theirs) if item is not None]
         paper = Series("P1", [place for place, _ in given], [value for _, value in given], published=True)
-        panels.append(Panel("", "", label, [bars, paper], "bars", ("none", "uniform", "region-\naware")))
+        ticks = ("none", "uniform", "region-\naware")
+        panels.append(Panel("", "", label, [bars, paper], "bars", ticks, bounds=(-0.05, 1.05)))
     return [Figure("ablation", "Fixed-budget comparison at ε_v = 1 (P1 Figures 5 to 7)", panels, columns=3)]
 
 

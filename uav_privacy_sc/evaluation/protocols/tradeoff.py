@@ -36,7 +36,7 @@ from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_interval, with_test
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
-from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, crossing, estimate, paired
+from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, crossing, estimate, paired, rising
 from uav_privacy_sc.release import Budgets
 
 NAME = "tradeoff"
@@ -209,20 +209,16 @@ class EqualSuccess:
 def equal_success(results: Results, setting: Setting, attacker: str) -> list[EqualSuccess]:
     """Return region-aware against uniform noise where both give the attacker the same mean SSIM around people.
 
-    The levels are a quarter, a half and three quarters of the way from silence to what the attacker has without
-    protection. The epsilon of either mechanism comes from its mean curve (made rising, linear in log epsilon), and the
-    accuracy of every sample from its own curve at that epsilon.
+    The levels are a quarter, a half and three quarters of the way from the lowest to the highest mean that all
+    mechanisms reach within the sweep. The epsilon of either mechanism comes from its mean curve (made rising, linear in
+    log epsilon), and the accuracy of every sample from its own curve at that epsilon.
     """
-    ends = [estimate(results.values("ssim_sensitive", m, attacker=attacker).values()) for m in ("silence", "none")]
-    if any(isinstance(end, Missing) for end in ends):
+    means = [_mean_curve(results, setting, attacker, curve) for curve in curves(setting)]
+    if any(mean is None for mean in means):
         return []
-    low, high = (end.mean for end in ends if isinstance(end, Estimate))
-    found = []
-    for curve in curves(setting)[1:]:
-        for part in (0.25, 0.5, 0.75):
-            level = low + part * (high - low)
-            found.append(_at_level(results, setting, attacker, curve, level))
-    return found
+    low, high = max(rising(mean)[0] for mean in means if mean), min(rising(mean)[-1] for mean in means if mean)
+    levels = [low + part * (high - low) for part in (0.25, 0.5, 0.75)]
+    return [_at_level(results, setting, attacker, curve, level) for curve in curves(setting)[1:] for level in levels]
 
 
 def _at_level(results: Results, setting: Setting, attacker: str, curve: Curve, level: float) -> EqualSuccess:
@@ -242,6 +238,12 @@ def _at_level(results: Results, setting: Setting, attacker: str, curve: Curve, l
 
 
 def _epsilon_at(results: Results, setting: Setting, attacker: str, curve: Curve, level: float) -> float | None:
+    means = _mean_curve(results, setting, attacker, curve)
+    return None if means is None else crossing(np.array(setting.preset.epsilons), np.array(means), level)
+
+
+def _mean_curve(results: Results, setting: Setting, attacker: str, curve: Curve) -> list[float] | None:
+    """Return the attacker's mean SSIM around people at every budget, None where a budget has none."""
     means = []
     for epsilon in setting.preset.epsilons:
         values = results.values("ssim_sensitive", curve.mechanism, epsilon, curve.kappa_bg, attacker=attacker)
@@ -249,7 +251,7 @@ def _epsilon_at(results: Results, setting: Setting, attacker: str, curve: Curve,
         if isinstance(mean, Missing):
             return None
         means.append(mean.mean)
-    return crossing(np.array(setting.preset.epsilons), np.array(means), level)
+    return means
 
 
 def _accuracy_at(results: Results, setting: Setting, curve: Curve, epsilon: float, condition: str) -> dict[str, float]:
@@ -317,7 +319,7 @@ def _over_epsilon(results: Results, setting: Setting, title: str, metric: str, *
             series.append(Series(name, x, y, published=True))
     ends = [(name, estimate(results.values(metric, key, **more).values())) for name, key in _ENDS]
     flat = [(name, item.mean) for name, item in ends if isinstance(item, Estimate)]
-    return Panel(title, "visual budget ε_v", _LABELS[metric], series, log_x=True, flat=flat)
+    return Panel(title, "visual budget ε_v", _LABELS[metric], series, log_x=True, flat=flat, bounds=(0.0, 1.0))
 
 
 _ENDS = (("no protection", "none"), ("no features", "silence"))
