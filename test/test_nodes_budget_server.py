@@ -266,7 +266,7 @@ def test_budgets_reach_the_optimum_of_a_real_link_that_stands_still_after_some_b
     send, sent = Sender(bench), bench.listen("link/record")
     for frame in range(40):
         send(100_000_000 * frame)
-        assert bench.until(lambda frame=frame: len(sent) == frame + 1 and node.gain_db == link.gain_db)
+        assert bench.until(lambda frame=frame: len(sent) == frame + 1 and node.gain_db == link.stage.gain_db)
     target = optimize_at_db(select_policy("surveillance"), node.gain_db)
     assert abs(10 * math.log10(node.get_parameter("p_tx").value / target.p_tx)) <= TrackingConfig().power_dead_band_db
     assert node.get_parameter("epsilon_v").value == pytest.approx(target.epsilon_v, abs=0.05)

@@ -15,6 +15,7 @@ from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
 PICTURE_ATTACKERS = ("inverter", "inverter, adaptive", "gradient", "gradient_adaptive")
 MODES = (("none", None), ("uniform", 20.0), ("uniform", 10.0), ("region_aware", 20.0), ("region_aware", 10.0))
 _METRICS = (("ssim", 4), ("psnr_sensitive", 2))
+_BOUNDS = {"ssim": (-0.05, 1.0), "psnr_sensitive": (0.0, 40.0)}
 
 
 def tables(results: Results, setting: Setting) -> list[ResultTable]:
@@ -125,6 +126,7 @@ def figures(results: Results, setting: Setting) -> list[Figure]:
 
 def _bars(results: Results) -> Figure:
     panels = []
+    order = {"inverter": 0, "gradient": 1} | {name: number for number, name in enumerate(_known(results))}
     labels = {"ssim": "attack SSIM, whole picture", "psnr_sensitive": "attack PSNR, people (dB)"}
     for metric, label in labels.items():
         series = []
@@ -137,9 +139,17 @@ def _bars(results: Results) -> Figure:
         for attacker in ("inverter", "gradient"):
             theirs = [published.find("Table 3", metric, m, epsilon_v=e, attacker=attacker) for m, e in MODES]
             given = [(place, item.value) for place, item in enumerate(theirs) if item is not None]
-            series.append(Series(f"P1, {attacker}", [p for p, _ in given], [v for _, v in given], published=True))
+            series.append(
+                Series(
+                    f"P1, {attacker}",
+                    [p for p, _ in given],
+                    [v for _, v in given],
+                    published=True,
+                    colour=order[attacker],
+                )
+            )
         ticks = [f"{m.replace('_aware', '')}\n{'' if e is None else f'ε {e:g}'}" for m, e in MODES]
-        panels.append(Panel("", "", label, series, "bars", ticks))
+        panels.append(Panel("", "", label, series, "bars", ticks, bounds=_BOUNDS[metric]))
     return Figure("attackers", "Attackers on pictures (P1 Table 3)", panels)
 
 

@@ -207,7 +207,8 @@ def _bars(axes: Axes, panel: Panel) -> dict[str, Any]:
         number = place if series.colour is None else series.colour
         at = np.asarray(series.x, float) + (place - (len(panel.series) - 1) / 2) * wide
         colour = "#ffffff" if series.published else COLOURS[number % len(COLOURS)]
-        edge = PUBLISHED_COLOUR if series.published else colour
+        own = PUBLISHED_COLOUR if series.colour is None else COLOURS[number % len(COLOURS)]
+        edge = own if series.published else colour
         bars = axes.bar(
             at, series.y, wide * 0.92, color=colour, edgecolor=edge, hatch="///" if series.published else None
         )

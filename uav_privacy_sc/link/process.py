@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from uav_privacy_sc.link.channel import BlockState
+from uav_privacy_sc.link.clock import marked_gain_db
 from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.link.fading import JakesFading, fade_gain, line_of_sight, scattered
 from uav_privacy_sc.link.geometry import Route, View, view
@@ -82,10 +83,20 @@ class FlightLinks:
         for receiver in (ground, eavesdropper):  # refused here and not at every block
             view((0.0, 0.0, 0.0), receiver)
         self.config, self._route, self._ground, self._eavesdropper = config, route, ground, eavesdropper
+        self._block = 0
         self._links = (LinkProcess(config, rng_ground), LinkProcess(config.eavesdropper, rng_eve))
 
     def states(self, time_s: float) -> tuple[BlockState, BlockState]:
-        """Return the channels to ground and eavesdropper of the block at a time."""
+        """Return the channels to ground and eavesdropper of the block at a time.
+
+        The gain to the ground carries the number of its block in its last places (``clock.marked_gain_db``).
+        """
+        ground, eve = self._drawn(time_s)
+        marked = from_db(marked_gain_db(ground.gain_db, self._block)) * ground.noise_power
+        self._block += 1
+        return BlockState(marked, ground.noise_power), eve
+
+    def _drawn(self, time_s: float) -> tuple[BlockState, BlockState]:
         to_ground, to_eve = self._links
         route = self._route
         if route is None or not route.known:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rclpy.context import Context
@@ -10,7 +9,6 @@ from rclpy.node import Node
 from std_msgs.msg import Float32
 
 from uav_privacy_sc.graph import DISCOVERY_RANGE, GROUND, TOPICS
-from uav_privacy_sc.link.clock import marked_gain_db
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.conversion import (
@@ -47,7 +45,6 @@ class LinkNode(StageNode[LinkParameters]):
         self._ground_half = self._reach_ground()
         for name in self.spec.gives:
             self.create_outputs(name, on=self._ground_half if TOPICS[name].domain == GROUND else None)
-        self._block = 0
         self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
         self._snr_db: tuple[float, float] | None = None
         self.lattice = LatticeFollower(self, "tx/lattice_step")
@@ -57,18 +54,13 @@ class LinkNode(StageNode[LinkParameters]):
         self.create_timer(ANNOUNCE_PERIOD_S, self.announce, clock=self.steady_clock)
         self.announce()
 
-    @property
-    def gain_db(self) -> float:
-        """Gain to the ground of the block that the next frame meets, with the mark by which others tell it apart."""
-        return marked_gain_db(self.stage.gain_db, self._block)
-
     def announce(self) -> None:
         """Tell the gain that the next block will have, now and regularly, so that budgets stay confirmed."""
-        self.give("link/ground/gain_db", Float32(data=self.gain_db))
+        self.give("link/ground/gain_db", Float32(data=self.stage.gain_db))
 
     def status(self) -> tuple[bool, str, dict[str, Any]]:
         """Return the state of the channel."""
-        values: dict[str, Any] = {"ground_gain_db": self.gain_db}
+        values: dict[str, Any] = {"ground_gain_db": self.stage.gain_db}
         values["ground_domain_id"] = self.config.ground_domain_id
         values["coding"] = self.stage.coding
         if self._snr_db is not None:
@@ -119,11 +111,8 @@ class LinkNode(StageNode[LinkParameters]):
         if budgets is None or objects is None:
             self.drop("not sent", stamp, "no transmit power yet" if budgets is None else "no objects")
             return
-        announced = self.gain_db
         with self.timed("link") as taken:
             sent = self.stage(features, objects, budgets.p_tx, stamp, self.lattice.step)
-        self._block += 1
-        sent = replace(sent, ground_gain_db=announced)  # what the budgets of this frame were chosen for
         self.counts["frames"] += 1
         self._snr_db = (sent.ground.snr_db, sent.eve.snr_db)
         self._tell_sent(stamp, sent, taken)
