@@ -14,6 +14,39 @@ from typing import Annotated, Any
 import typer
 
 from uav_privacy_sc import __version__
+from uav_privacy_sc.commands.bag_verbs import convert, protect, view
+from uav_privacy_sc.commands.options import (
+    COMPUTER,
+    Ceiling,
+    Coding,
+    Detector,
+    Device,
+    Distance,
+    EpsilonL,
+    EpsilonV,
+    EveDistance,
+    ExpectedFrames,
+    Frames,
+    Half,
+    Json,
+    KappaBg,
+    LedgerFile,
+    LocationMode,
+    MapSource,
+    Mechanism,
+    NoIsolate,
+    Out,
+    Profile,
+    Rate,
+    Scenario,
+    ScenariosFile,
+    Seed,
+    Tiles,
+    Topic,
+    TrajectoryFile,
+    Weights,
+    flight_order,
+)
 from uav_privacy_sc.perception.training.commands import app as train
 
 FAILURE, BAD_CALL = 1, 2
@@ -29,82 +62,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Fly a drone's camera through private semantic communication, and see what each party gets to see.",
 )
-
-_PRIVACY, _RADIO, _COMPUTER = "Privacy and power", "Radio", "Computer"
-
-Out = Annotated[Path, typer.Option(help="Folder for bag, metrics.json and report.html.")]
-Frames = Annotated[int | None, typer.Option(help="Fly at most so many frames.")]
-Rate = Annotated[float | None, typer.Option(help="Frames a second, instead of the source's own.")]
-Topic = Annotated[str | None, typer.Option(help="Image topic, where a bag has several.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-
-Scenario = Annotated[
-    str, typer.Option(help="Policy: surveillance, precision or resource-limited.", rich_help_panel=_PRIVACY)
-]
-ScenariosFile = Annotated[Path | None, typer.Option(help="YAML file with more policies.", rich_help_panel=_PRIVACY)]
-Profile = Annotated[str, typer.Option(help="hardened, paper, or a ROS parameter file.", rich_help_panel=_PRIVACY)]
-EpsilonV = Annotated[float | None, typer.Option(help="Fix the visual budget.", rich_help_panel=_PRIVACY)]
-EpsilonL = Annotated[float | None, typer.Option(help="Fix the location budget.", rich_help_panel=_PRIVACY)]
-Mechanism = Annotated[
-    str | None, typer.Option(help="Visual mechanism: region_aware, uniform, none …", rich_help_panel=_PRIVACY)
-]
-MapSource = Annotated[
-    str | None, typer.Option(help="Boxes of the budget map: released or detections.", rich_help_panel=_PRIVACY)
-]
-KappaBg = Annotated[
-    float | None, typer.Option(help="Budget of the background, in epsilon_v.", rich_help_panel=_PRIVACY)
-]
-Ceiling = Annotated[
-    float | None, typer.Option(help="Mission epsilon at which releasing stops.", rich_help_panel=_PRIVACY)
-]
-LocationMode = Annotated[
-    str | None,
-    typer.Option(
-        help="Places drawn for every frame, or kept by tracks: independent, predictive.", rich_help_panel=_PRIVACY
-    ),
-]
-ExpectedFrames = Annotated[
-    int | None, typer.Option(help="Frames that the ceiling is to last for: paces it.", rich_help_panel=_PRIVACY)
-]
-LedgerFile = Annotated[
-    Path | None, typer.Option(help="File of the odometer; in memory if left out.", rich_help_panel=_PRIVACY)
-]
-Seed = Annotated[
-    int | None, typer.Option(help="Seed of all noise: repeatable, so not private.", rich_help_panel=_PRIVACY)
-]
-
-Distance = Annotated[float | None, typer.Option(help="Metres to the ground station.", rich_help_panel=_RADIO)]
-EveDistance = Annotated[
-    float | None, typer.Option("--eve-distance", help="Metres to the eavesdropper.", rich_help_panel=_RADIO)
-]
-
-TrajectoryFile = Annotated[
-    Path | None, typer.Option(help="CSV file of where the aircraft flies (docs/link.md).", rich_help_panel=_RADIO)
-]
-Coding = Annotated[
-    str | None,
-    typer.Option(help="Features on the air: analog, or packet for lattice codes.", rich_help_panel=_RADIO),
-]
-
-Device = Annotated[str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)]
-Weights = Annotated[Path | None, typer.Option(help="Folder with weights of your own.", rich_help_panel=_COMPUTER)]
-NoIsolate = Annotated[
-    bool, typer.Option("--no-isolate", help="Put all nodes in one DDS domain.", rich_help_panel=_COMPUTER)
-]
-
-_PARAMETERS = {
-    "mechanism": ("protection", "mechanism"),
-    "map_source": ("protection", "map_source"),
-    "kappa_bg": ("protection", "kappa_bg"),
-    "location_mode": ("protection", "location_mode"),
-    "epsilon_ceiling": ("protection", "epsilon_ceiling"),
-    "expected_frames": ("protection", "expected_frames"),
-    "distance": ("link", "distance_m"),
-    "eavesdropper_distance": ("link", "eavesdropper_distance_m"),
-    "trajectory": ("link", "trajectory"),
-    "coding": ("link", "coding"),
-}
-
 
 app.add_typer(train, name="train")
 
@@ -177,6 +134,9 @@ def run(
     seed: Seed = None,
     device: Device = "auto",
     weights: Weights = None,
+    detector: Detector = None,
+    half: Half = None,
+    tiles: Tiles = None,
     rate: Rate = None,
     topic: Topic = None,
     ledger: LedgerFile = None,
@@ -200,106 +160,8 @@ def run(
     _fly(source, locals())
 
 
-@app.command()
-def convert(
-    source: Annotated[
-        str, typer.Argument(help="Folder of pictures, VisDrone or AU-AIR folder, video, rosbag2 or synthetic:SEED.")
-    ],
-    out: Annotated[Path, typer.Argument(help="Folder of the rosbag2; it must not exist.")],
-    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Frames a second, instead of the source's own (VisDrone: 30 for videos, 1 for a slide show)."
-        ),
-    ] = None,
-    frames: Annotated[int | None, typer.Option(help="Convert at most so many frames.")] = None,
-    compressed: Annotated[
-        bool | None,
-        typer.Option(
-            "--compressed/--raw",
-            help="CompressedImage, JPEG and PNG files byte for byte, or Image; compressed for JPEG files if left out.",
-            show_default=False,
-        ),
-    ] = None,
-    topic: Annotated[str, typer.Option(help="Topic of the pictures.")] = "/camera/image_raw",
-    source_topic: Annotated[
-        str | None, typer.Option(help="Image topic, where the source is a bag with several.")
-    ] = None,
-    frame_id: Annotated[str, typer.Option(help="frame_id of every header.")] = "camera",
-    truth: Annotated[bool, typer.Option("--truth", help="Put annotated objects on truth/objects, too.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a bag that is there.")] = False,
-    json: Json = False,
-) -> None:
-    """Write pictures, a dataset, a video or a bag to a rosbag2, with stamps and the QoS to play it with."""
-    from uav_privacy_sc.commands.convert import ConvertOrder, carry_out
-    from uav_privacy_sc.data.convert import ConvertConfig
-
-    config = ConvertConfig(storage, rate, compressed, frames, topic, frame_id, truth)
-    raise typer.Exit(carry_out(ConvertOrder(source, out, config, source_topic, force, json)))
-
-
-@app.command()
-def protect(
-    bag: Annotated[Path, typer.Argument(help="Recorded rosbag2 with pictures: its folder, .mcap or .db3.")],
-    out: Annotated[Path, typer.Argument(help="Folder for the protected bag and, beside it, the odometer's report.")],
-    topic: Topic = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(help="Topic to repeat as recorded, unprotected; several times. Pictures are refused."),
-    ] = None,
-    storage: Annotated[str, typer.Option(help="mcap or sqlite3.")] = "mcap",
-    frames: Annotated[int | None, typer.Option(help="Protect at most so many frames.")] = None,
-    scenario: Scenario = "surveillance",
-    scenarios_file: ScenariosFile = None,
-    profile: Profile = "hardened",
-    epsilon_v: EpsilonV = None,
-    epsilon_l: EpsilonL = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="Visual mechanism: region_aware, uniform …", rich_help_panel=_PRIVACY)
-    ] = None,
-    map_source: MapSource = None,
-    kappa_bg: KappaBg = None,
-    location_mode: LocationMode = None,
-    epsilon_ceiling: Ceiling = None,
-    expected_frames: ExpectedFrames = None,
-    ledger: Annotated[
-        Path | None,
-        typer.Option(help="File of the odometer; OUT/odometer.ledger if left out.", rich_help_panel=_PRIVACY),
-    ] = None,
-    device: Device = "auto",
-    weights: Weights = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a protected bag that is there.")] = False,
-    json: Json = False,
-) -> None:
-    """Turn a recorded bag with pictures into one of protected topics only, to be shared.
-
-    Runs perception and protection as in flight. No picture, raw feature, true count or frame_id gets into the bag; any
-    error removes it. What it cost is reported beside it.
-    """
-    from uav_privacy_sc.commands.protect import ProtectOrder
-    from uav_privacy_sc.commands.protect import carry_out as protect_bag
-
-    order = _flight_order(str(bag), {**locals(), "seed": None, "no_isolate": False, "rate": None})
-    raise typer.Exit(protect_bag(ProtectOrder(order, tuple(keep or ()), storage, force)))
-
-
-@app.command()
-def view(
-    bag: Annotated[Path, typer.Argument(help="rosbag2 of a flight: recorded by run or demo, or made by protect.")],
-    out: Annotated[Path, typer.Option(help="Folder for view.html and view.mp4.")] = Path("out/view"),
-    frames: Annotated[int, typer.Option(help="So many frames on the page, evenly spread; the film has all.")] = 60,
-    film: Annotated[bool, typer.Option("--film/--no-film", help="Write view.mp4, too.")] = True,
-    namespace: Annotated[str | None, typer.Option(help="Aircraft, where a bag has several.")] = None,
-    device: Device = "auto",
-    weights: Weights = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace page and film that are there.")] = False,
-    json: Json = False,
-) -> None:
-    """Show what each party of a recorded flight saw, as a page and a film."""
-    from uav_privacy_sc.commands.view import ViewOrder, carry_out
-
-    raise typer.Exit(carry_out(ViewOrder(bag, out, frames, film, namespace, weights, device, force, json)))
+for verb in (convert, protect, view):
+    app.command()(verb)
 
 
 @app.command()
@@ -404,14 +266,14 @@ def evaluate(
     ] = Path("out/evaluate"),
     preset: Annotated[str, typer.Option(help="How much is done: quick, standard or paper.")] = "quick",
     jobs: Annotated[
-        int | None, typer.Option(help="Processes; all cores if left out.", rich_help_panel=_COMPUTER)
+        int | None, typer.Option(help="Processes; all cores if left out.", rich_help_panel=COMPUTER)
     ] = None,
-    backend: Annotated[str, typer.Option(help="loky (this machine), dask or ray.", rich_help_panel=_COMPUTER)] = "loky",
+    backend: Annotated[str, typer.Option(help="loky (this machine), dask or ray.", rich_help_panel=COMPUTER)] = "loky",
     address: Annotated[
-        str | None, typer.Option(help="Of an existing dask or ray cluster.", rich_help_panel=_COMPUTER)
+        str | None, typer.Option(help="Of an existing dask or ray cluster.", rich_help_panel=COMPUTER)
     ] = None,
     device: Annotated[
-        str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=_COMPUTER)
+        str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=COMPUTER)
     ] = "cpu",
     weights: Weights = None,
     epsilon: Annotated[float, typer.Option(help="matrix: budget that all mechanisms claim.")] = 1.0,
@@ -435,35 +297,7 @@ def evaluate(
 def _fly(source: str, given: dict[str, Any]) -> None:
     from uav_privacy_sc.commands.fly import carry_out
 
-    raise typer.Exit(carry_out(_flight_order(source, given)))
-
-
-def _flight_order(source: str, given: dict[str, Any]) -> Any:
-    from uav_privacy_sc.commands.fly import FlightOrder
-    from uav_privacy_sc.flight import FlightConfig
-
-    parameters: dict[str, dict[str, Any]] = {}
-    for option, (node, name) in _PARAMETERS.items():
-        if given.get(option) is not None:
-            value = given[option]
-            parameters.setdefault(node, {})[name] = str(value) if isinstance(value, Path) else value
-    names = ("scenario", "scenarios_file", "profile", "seed", "device", "weights", "ledger")
-    config = FlightConfig(
-        parameters=parameters, isolate=not given["no_isolate"], **{name: given[name] for name in names}
-    )
-    recorded = {name: value for name, value in given.items() if name.startswith("epsilon_") and value is not None}
-    return FlightOrder(
-        source,
-        given["out"],
-        config,
-        rate_hz=given["rate"],
-        frames=given["frames"],
-        topic=given.get("topic"),
-        epsilon_v=given["epsilon_v"],
-        epsilon_l=given["epsilon_l"],
-        as_json=given["json"],
-        options=recorded,
-    )
+    raise typer.Exit(carry_out(flight_order(source, given)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
