@@ -72,11 +72,13 @@ def test_a_node_has_exactly_the_topics_of_the_graph(name: str, context: Context,
         spec = graph.NODES[name]
         given = {topic for topic, _ in node.get_publisher_names_and_types_by_node(name, "/a")}
         taken = {topic for topic, _ in node.get_subscriber_names_and_types_by_node(name, "/a")}
-        assert given - OWN - {"/a/diagnostics"} == {f"/a/{topic}" for topic in spec.gives}
+        assert given - OWN - {"/a/diagnostics", f"/a/{name}/transition_event"} == {
+            f"/a/{topic}" for topic in spec.gives
+        }
         unused = {"camera/image_raw/compressed"}  # perception takes one of the two transports
         assert taken - OWN == {f"/a/{topic}" for topic in spec.takes if topic not in unused}
     finally:
-        node.close()
+        node.end()
 
 
 def test_every_node_is_an_executable_of_the_package() -> None:

@@ -71,6 +71,26 @@ def test_a_bayer_mosaic_of_one_colour_comes_out_in_that_colour(encoding: str) ->
     assert np.array_equal(np.median(picture.reshape(-1, 3), axis=0), [200, 120, 40])
 
 
+@pytest.mark.parametrize("big_endian", [False, True])
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+def test_a_bayer_mosaic_of_16_bits_is_that_of_its_upper_bytes(pattern: str, big_endian: bool) -> None:
+    mosaic = RNG.integers(0, 2**16, (8, 10)).astype(">u2" if big_endian else "<u2")
+    image = raw_image(mosaic, f"bayer_{pattern}16", 6, big_endian)
+    expected = conversion.picture_from_message(raw_image((mosaic >> 8).astype(np.uint8), f"bayer_{pattern}8"))
+    assert np.array_equal(conversion.picture_from_message(image), expected)
+    image.step = 19
+    with pytest.raises(MalformedMessage, match="image refused"):
+        conversion.picture_from_message(image)
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+def test_mosaics_and_yuv_come_out_the_same_with_padded_rows(padding: int) -> None:
+    for encoding, channels in (("bayer_rggb8", 1), ("yuv422", 2), ("yuyv", 2), ("uyvy", 2), ("yuv422_yuy2", 2)):
+        pixels = RNG.integers(0, 256, (8, 10, channels), np.uint8)
+        expected = conversion.picture_from_message(raw_image(pixels, encoding))
+        assert np.array_equal(conversion.picture_from_message(raw_image(pixels, encoding, padding)), expected)
+
+
 @pytest.mark.parametrize(("encoding", "luma"), [("yuv422", 1), ("yuv422_yuy2", 0)])
 def test_grey_yuv422_comes_out_grey(encoding: str, luma: int) -> None:
     pixels = np.full((6, 8, 2), 128, np.uint8)

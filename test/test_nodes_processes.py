@@ -24,8 +24,8 @@ from uav_privacy_sc.nodes.conversion import objects_from_message, stamp_ns, tens
 
 NETWORKS = ("perception", "ground", "eavesdropper")
 #: Topics of the ground domain that do not come from the graph: what rclpy and every node of ours have.
-OWN = {"/parameter_events", "/rosout", "/diagnostics"}
-START_TIMEOUT_S = 60.0
+OWN = {"/parameter_events", "/rosout", "/diagnostics", "/ground/transition_event", "/eavesdropper/transition_event"}
+START_TIMEOUT_S = 120.0
 
 
 class Processes:

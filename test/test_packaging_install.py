@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -115,29 +114,3 @@ def test_shipped_weights_are_small() -> None:
     sizes = {path.name: path.stat().st_size for path in (ROOT / graph.PACKAGE / "weights").glob("*.pt")}
     assert set(sizes) == {"detector.pt", "codec.pt", "inverter.pt"}
     assert sum(sizes.values()) <= WEIGHTS_LIMIT
-
-
-HAS_LAUNCH = importlib.util.find_spec("launch_ros") is not None
-
-
-@pytest.mark.skipif(not HAS_LAUNCH, reason="launch and launch_ros are not among the wheels and do not import here")
-def test_the_launch_file_starts_every_node_in_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
-    from launch import LaunchContext
-    from launch.actions import DeclareLaunchArgument
-
-    monkeypatch.setenv("ROS_DOMAIN_ID", "11")
-    specification = importlib.util.spec_from_file_location("launched", ROOT / "launch" / "uav_privacy_sc.launch.py")
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    description = module.generate_launch_description()
-    arguments = [entity for entity in description.entities if isinstance(entity, DeclareLaunchArgument)]
-    assert all(argument.description for argument in arguments)
-    context = LaunchContext()
-    for argument in arguments:
-        argument.visit(context)
-    nodes = {node.node_executable: node for node in module._nodes(context)}
-    assert set(nodes) == set(graph.NODES)
-    for name, node in nodes.items():
-        environment = {key[0].text: value[0].text for key, value in node.additional_env}
-        assert environment["ROS_DOMAIN_ID"] == ("12" if graph.NODES[name].domain == graph.GROUND else "11")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -16,22 +16,25 @@ from rclpy.clock import Clock, ClockType
 from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSPolicyKind, QoSProfile, ReliabilityPolicy
-from rclpy.qos_overriding_options import QoSOverridingOptions
 
 from uav_privacy_sc.flight import StageEvent
-from uav_privacy_sc.graph import NODES, QOS, TOPICS, Topic
+from uav_privacy_sc.graph import NODES, TOPICS, Topic
 from uav_privacy_sc.nodes import parameters
+from uav_privacy_sc.nodes.managed import ManagedNode
+from uav_privacy_sc.nodes.misfits import misfits, this_installation
+from uav_privacy_sc.nodes.qos import QOS_PARAMETERS, message_type, publisher_events, qos_profile, subscription_events
+
+__all__ = ["QOS_PARAMETERS", "StageNode", "message_type", "qos_profile"]
 
 C = TypeVar("C")
 DIAGNOSTICS_PERIOD_S = 1.0
 #: Over how many frames the times in diagnostics are taken.
 TIMED_FRAMES = 100
-#: The policies of a topic that are parameters of the node: ``qos_overrides.<topic>.<publisher|subscription>.<policy>``.
-QOS_PARAMETERS = QoSOverridingOptions((QoSPolicyKind.RELIABILITY, QoSPolicyKind.DURABILITY, QoSPolicyKind.DEPTH))
+#: Transitions that free what a node holds and keep the node.
+_CLEANING = ("cleaningup", "shuttingdown", "errorprocessing")
 
 
-class StageNode(Node, Generic[C]):
+class StageNode(ManagedNode, Generic[C]):
     """A thin node around one stage.
 
     Args:
@@ -45,7 +48,6 @@ class StageNode(Node, Generic[C]):
         ValueError: a parameter is out of range or what it names cannot be used; one line.
     """
 
-    NAME: ClassVar[str]
     Config: ClassVar[type[Any]]
 
     def __init__(
@@ -56,32 +58,55 @@ class StageNode(Node, Generic[C]):
         observer: Callable[[StageEvent], None] | None = None,
         use_global_arguments: bool = True,
     ) -> None:
-        super().__init__(
-            self.NAME,
-            context=context,
-            namespace=namespace,
-            use_global_arguments=use_global_arguments,
-            parameter_overrides=[Parameter(name, value=value) for name, value in (overrides or {}).items()],
-        )
+        values = {item.name: self.get_parameter(item.name).value for item in fields(self.Config)}
+        self.config: C = parameters.build(self.Config, values)
+        self._outputs: dict[str, Any] = {}
+        self._misfits: list[str] = []
+        #: Of topics that tell a state: the last message that came or went while the node was not active.
+        self._held: dict[str, Callable[[], None]] = {}
+
+    def prepare(self, options: Mapping[str, Any]) -> None:
+        """Declare the parameters, and tell in diagnostics how the node is from now on, configured or not."""
         self.spec = NODES[self.NAME]
-        self.config: C = parameters.declare(self, self.Config)
+        parameters.declare(self, self.Config)
         self.add_on_set_parameters_callback(self._on_set_parameters)
         self.counts: Counter[str] = Counter()
         self.drops: Counter[str] = Counter()
-        self._observer = observer
+        #: By topic: what a publisher or subscriber on it wants otherwise.
+        self.mismatches: dict[str, str] = {}
+        self._observer = options.get("observer")
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=TIMED_FRAMES))
-        self._outputs: dict[str, Any] = {}
         self._previous = (time.monotonic(), 0)
+        self._told_drops: Counter[str] = Counter()
         self.steady_clock = Clock(clock_type=ClockType.STEADY_TIME)  # simulated time may stand still or jump back
-        self._diagnostics = self.create_publisher(DiagnosticArray, "diagnostics", qos_profile("record"))
+        self._diagnostics = self.create_publisher(
+            DiagnosticArray, "diagnostics", qos_profile("record"), qos_overriding_options=QOS_PARAMETERS
+        )
         self.create_timer(DIAGNOSTICS_PERIOD_S, self._diagnose, clock=self.steady_clock)
+
+    def activated(self) -> None:
+        """Say what does not fit here; let out and in what told a state while the node was not active."""
+        self._misfits = misfits(this_installation())
+        for text in self._misfits:
+            self.get_logger().warning(text)
+        held, self._held = self._held, {}
+        for act in held.values():
+            act()
+
+    def free(self) -> None:
+        """Close what the node holds."""
+        self.close()
 
     def create_outputs(self, *names: str, on: Node | None = None) -> None:
         """Create publishers of topics that the graph says this node gives; ``on`` another node, for the air gap."""
         for name in names:
             topic = self._known(name, self.spec.gives)
             self._outputs[name] = (on or self).create_publisher(
-                message_type(topic.type), name, qos_profile(topic.qos), qos_overriding_options=QOS_PARAMETERS
+                message_type(topic.type),
+                name,
+                qos_profile(topic.qos),
+                qos_overriding_options=QOS_PARAMETERS,
+                event_callbacks=publisher_events(name, self._on_mismatch),
             )
 
     def take(self, name: str, callback: Callable[[Any], None]) -> Any:
@@ -90,14 +115,18 @@ class StageNode(Node, Generic[C]):
         return self.create_subscription(
             message_type(topic.type),
             name,
-            lambda message: self._guarded(callback, message),
+            lambda message: self._let_in(topic, callback, message),
             qos_profile(topic.qos),
             qos_overriding_options=QOS_PARAMETERS,
+            event_callbacks=subscription_events(name, self._on_mismatch),
         )
 
     def give(self, name: str, message: Any) -> None:
-        """Publish."""
-        self._outputs[name].publish(message)
+        """Publish, if the node is active; what tells a state goes out as soon as it is."""
+        if self.active:
+            self._outputs[name].publish(message)
+        elif name in TOPICS and TOPICS[name].qos == "state":
+            self._held[name] = lambda: self.give(name, message)
 
     def wanted(self, name: str, by: int = 1) -> bool:
         """Whether anybody listens, for what costs time to make, or so many do."""
@@ -141,13 +170,31 @@ class StageNode(Node, Generic[C]):
         return SetParametersResult(successful=True)
 
     def close(self) -> None:
-        """Release what the node holds; call after its executor has stopped."""
-        self.destroy_node()
+        """Release what the node holds and, unless it is only being cleaned up, the node; its executor has stopped."""
+        if self.state not in _CLEANING:
+            self.destroy_node()
+
+    def end(self) -> None:
+        """Close the node in whatever state it is."""
+        if self.configured:
+            self.close()
+        else:
+            self.destroy_node()
 
     def _known(self, name: str, among: tuple[str, ...]) -> Topic:
         if name not in among:
             raise KeyError(f"{name} is not among the topics of {self.NAME} in the graph")
         return TOPICS[name]
+
+    def _let_in(self, topic: Topic, callback: Callable[[Any], None], message: Any) -> None:
+        if self.active:
+            self._guarded(callback, message)
+        elif topic.qos == "state":
+            self._held[topic.name] = lambda: self._guarded(callback, message)
+
+    def _on_mismatch(self, topic: str, text: str) -> None:
+        self.mismatches[topic] = text
+        self.get_logger().warning(f"{topic}: {text}; set qos_overrides.{self.resolve_topic_name(topic)}.* on one side")
 
     def _guarded(self, callback: Callable[[Any], None], message: Any) -> None:
         try:
@@ -159,17 +206,34 @@ class StageNode(Node, Generic[C]):
 
     def _on_set_parameters(self, given: list[Parameter]) -> SetParametersResult:
         verdict = parameters.refusal(self.Config, given)
-        return self.judge(given) if verdict.successful else verdict
+        return self.judge(given) if verdict.successful and self.configured else verdict
 
     def _diagnose(self) -> None:
-        healthy, text, values = self.status()
-        values = {**self._rates(), **values}
-        level = DiagnosticStatus.OK if healthy else DiagnosticStatus.ERROR
+        level, text, values = self._condition()
+        values = {"state": self.state, **self._rates(), **values}
         status = DiagnosticStatus(level=level, name=self.get_fully_qualified_name(), message=text)
         status.values = [KeyValue(key=key, value=_text(value)) for key, value in values.items()]
         message = DiagnosticArray(status=[status])
         message.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(message)
+
+    def _condition(self) -> tuple[bytes, str, dict[str, Any]]:
+        if self.fault is not None:
+            return DiagnosticStatus.ERROR, f"finalized: {' '.join(str(self.fault).split())}", {}
+        if not self.configured:
+            return DiagnosticStatus.WARN, self.state, {}
+        healthy, text, values = self.status()
+        if not self.active:
+            return DiagnosticStatus.WARN, f"{self.state}: nothing comes in or goes out", values
+        warnings = self._warnings()
+        level = DiagnosticStatus.WARN if warnings else DiagnosticStatus.OK
+        return (level if healthy else DiagnosticStatus.ERROR), "; ".join((text, *warnings)), values
+
+    def _warnings(self) -> list[str]:
+        """Say what was dropped since diagnostics were told last, and where quality of service does not fit."""
+        lately, self._told_drops = self.drops - self._told_drops, self.drops.copy()
+        found = [f"dropped lately: {reason} x{count}" for reason, count in lately.items()]
+        return found + self._misfits + [f"{topic}: {text}" for topic, text in self.mismatches.items()]
 
     def _rates(self) -> dict[str, Any]:
         (then, before), now, frames = self._previous, time.monotonic(), self.counts["frames"]
@@ -179,23 +243,6 @@ class StageNode(Node, Generic[C]):
         for stage, times in self._times.items():
             values |= {f"{stage}_ms_p50": np.percentile(times, 50), f"{stage}_ms_p95": np.percentile(times, 95)}
         return values
-
-
-def message_type(name: str) -> Any:
-    """Return the class of a message type such as ``sensor_msgs/msg/Image``."""
-    package, _, short = name.split("/")
-    return getattr(importlib.import_module(f"{package}.msg"), short)
-
-
-def qos_profile(kind: str) -> QoSProfile:
-    """Return the rclpy profile of a kind of topic."""
-    qos = QOS[kind]
-    return QoSProfile(
-        history=HistoryPolicy.KEEP_LAST,
-        depth=qos.depth,
-        reliability=ReliabilityPolicy[qos.reliability.upper()],
-        durability=DurabilityPolicy[qos.durability.upper()],
-    )
 
 
 def _text(value: Any) -> str:

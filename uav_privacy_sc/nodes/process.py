@@ -47,7 +47,7 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
         return 0
     finally:
         if node is not None:
-            node.close()
+            node.end()
         rclpy.get_default_context().try_shutdown()  # Humble has no rclpy.try_shutdown
         stop.ignore()
 

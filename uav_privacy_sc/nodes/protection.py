@@ -127,7 +127,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         if self.stage.streams.seeded:
             self.get_logger().warning(EXPERIMENT)
         self.follower = BudgetFollower(self, lambda: self.tell("followed", 0))
-        self.networks: dict[str, str] = {}
+        self.networks: dict[str, Any] = {}
         self.take(NETWORKS, self._on_networks)
         self._refused: str | None = "nothing released yet"
         self._heard = time.monotonic()

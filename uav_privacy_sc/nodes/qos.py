@@ -1,0 +1,64 @@
+"""Quality of service in rclpy's terms: profiles of the graph's kinds of topic, and what is said when two do not fit."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    QoSPolicyKind,
+    QoSProfile,
+    ReliabilityPolicy,
+    qos_policy_name_from_kind,
+)
+from rclpy.qos_overriding_options import QoSOverridingOptions
+
+from uav_privacy_sc.graph import QOS
+
+try:
+    from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
+except ImportError:  # Humble has them under another name
+    from rclpy.qos_event import PublisherEventCallbacks, SubscriptionEventCallbacks
+
+#: The policies of a topic that are parameters of the node: ``qos_overrides.<topic>.<publisher|subscription>.<policy>``.
+POLICIES = (QoSPolicyKind.RELIABILITY, QoSPolicyKind.DURABILITY, QoSPolicyKind.DEPTH)
+QOS_PARAMETERS = QoSOverridingOptions(POLICIES)
+
+
+def message_type(name: str) -> Any:
+    """Return the class of a message type such as ``sensor_msgs/msg/Image``."""
+    package, _, short = name.split("/")
+    return getattr(importlib.import_module(f"{package}.msg"), short)
+
+
+def qos_profile(kind: str) -> QoSProfile:
+    """Return the rclpy profile of a kind of topic."""
+    qos = QOS[kind]
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=qos.depth,
+        reliability=ReliabilityPolicy[qos.reliability.upper()],
+        durability=DurabilityPolicy[qos.durability.upper()],
+    )
+
+
+def publisher_events(topic: str, warn: Callable[[str, str], None]) -> PublisherEventCallbacks:
+    """Return callbacks that warn, with the topic and one line, of a subscriber that will get nothing."""
+    return PublisherEventCallbacks(incompatible_qos=_telling(topic, "subscriber asks for more than is offered", warn))
+
+
+def subscription_events(topic: str, warn: Callable[[str, str], None]) -> SubscriptionEventCallbacks:
+    """Return callbacks that warn, with the topic and one line, of a publisher of which nothing will be heard."""
+    return SubscriptionEventCallbacks(incompatible_qos=_telling(topic, "publisher offers less than is asked for", warn))
+
+
+def _telling(topic: str, what: str, warn: Callable[[str, str], None]) -> Callable[[Any], None]:
+    def tell(event: Any) -> None:
+        if event.total_count:
+            policy = qos_policy_name_from_kind(event.last_policy_kind)
+            warn(topic, f"a {what} in {policy}; nothing passes between the two")
+
+    return tell
