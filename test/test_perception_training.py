@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from uav_privacy_sc import scene  # noqa: E402
 from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa: E402
+from uav_privacy_sc.perception.backends import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, mask_shape  # noqa: E402
 from uav_privacy_sc.perception.tap import Tap  # noqa: E402
 from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
@@ -146,6 +147,22 @@ def test_a_detector_starts_from_given_weights(samples: Samples, trained: Path, t
     for path, message in (("missing.pt", "is no file"), ("bad.pt", "cannot read init")):
         with pytest.raises(WeightsError, match=message):
             DetectorTrainer(samples, tmp_path, TINY, init=tmp_path / path)
+
+
+def test_frozen_layers_stay_so_a_codec_on_them_still_fits(samples: Samples, trained: Path, tmp_path: Path) -> None:
+    trainer = DetectorTrainer(samples, tmp_path, replace(TINY, freeze=5), init=trained / "detector.pt")
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer.run(silent)
+    changed = {
+        int(name.split(".")[1])
+        for model in (trainer.model, trainer.average)
+        for name, value in model.state_dict().items()
+        if not torch.equal(value, before[name])
+    }
+    assert changed and min(changed) >= 5
+    picture = torch.rand(1, 3, 64, 64)
+    taps = [load_yolo(folder / "detector.pt").model[:5](picture) for folder in (trained, tmp_path)]
+    assert torch.equal(*taps)
 
 
 def test_codec_training_lowers_the_loss_and_resumes(tmp_path: Path) -> None:

@@ -103,6 +103,9 @@ def detector(
     learning_rate: RateOption = 1.5e-3,
     seed: SeedOption = 1,
     init: Annotated[Path | None, typer.Option(help="Ultralytics YOLO11n weights (.pt) to start from.")] = None,
+    freeze: Annotated[
+        int, typer.Option(min=0, help="Leave so many first layers as INIT has them; a codec that taps one still fits.")
+    ] = 0,
     limit: LimitOption = None,
     stride: StrideOption = 5,
     threads: ThreadsOption = 2,
@@ -119,7 +122,9 @@ def detector(
     from uav_privacy_sc.perception.weights import checksum
 
     torch.set_num_threads(threads)
-    config = DetectorTraining(steps=steps, batch=batch, crop=crop, learning_rate=learning_rate, seed=seed)
+    config = DetectorTraining(
+        steps=steps, batch=batch, crop=crop, learning_rate=learning_rate, seed=seed, freeze=freeze
+    )
     samples = _samples(data, limit, stride, masks=False)
     tell(samples)
     if fresh:

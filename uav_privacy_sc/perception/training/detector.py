@@ -26,7 +26,10 @@ from uav_privacy_sc.perception.weights import WeightsError, checksum
 
 @dataclass(frozen=True)
 class DetectorTraining:
-    """How a detector is trained. ``crop`` is in pixels at the network's scale; ``zoom`` a log-uniform range."""
+    """How a detector is trained. ``crop`` is in pixels at the network's scale; ``zoom`` a log-uniform range.
+
+    The first ``freeze`` layers stay as they are, so a codec that taps one of them still fits.
+    """
 
     steps: int = 4500
     batch: int = 16
@@ -38,12 +41,15 @@ class DetectorTraining:
     average_decay: float = 0.998
     checkpoint_every: int = 100
     seed: int = 1
+    freeze: int = 0
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch, self.checkpoint_every) < 1:
             raise ValueError(f"steps={self.steps}, batch={self.batch} and checkpoint_every must be at least 1")
         if self.crop % 32 or self.crop < 64:
             raise ValueError(f"crop={self.crop} must be a multiple of 32 from 64 on")
+        if not 0 <= self.freeze < 23:
+            raise ValueError(f"freeze={self.freeze} must be from 0 to 22: layer 23 is the head")
         if not 0 < self.learning_rate < 1:
             raise ValueError(f"learning_rate={self.learning_rate} must be between 0 and 1, both excluded")
 
@@ -152,6 +158,7 @@ class DetectorTrainer:
         self.model = new_yolo()
         self.init_share = 0 if init is None else start_from(self.model, init)
         self.model = self.model.to(memory_format=torch.channels_last)
+        self._frozen = self.model.model[: config.freeze].requires_grad_(False)
         self.average = copy.deepcopy(self.model).eval()
         decay = [p for p in self.model.parameters() if p.ndim > 1]
         plain = [p for p in self.model.parameters() if p.ndim <= 1]
@@ -174,6 +181,7 @@ class DetectorTrainer:
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (box, class, distribution)."""
         self.model.train()
+        self._frozen.eval()  # their running means stay, too
         while self.step < self.config.steps:
             rng = np.random.default_rng([self.config.seed, self.step])
             for group in self.optimizer.param_groups:
