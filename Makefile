@@ -2,6 +2,7 @@
 #
 #   make demo      fly the shipped flight through the whole graph; look at out/demo/report.html
 #   make test      ruff, mypy, import-linter, pytest
+#   make soak      the long form: 10,000 frames, every node killed ten times, 1,000 malformed messages a topic (half an hour)
 #   make weights   train the shipped networks again on synthetic flights (hours)
 #   make clean     remove what these commands made, the environment too
 #
@@ -30,10 +31,10 @@ READY := $(VENV)/.ready-$(ROS)
 READY_DEV := $(VENV)/.ready-dev-$(ROS)
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint weights clean
+.PHONY: help demo test soak lint weights clean
 
 help:
-	@sed -n '3,8s/^# \{0,3\}//p' Makefile
+	@sed -n '3,9s/^# \{0,3\}//p' Makefile
 
 $(READY): requirements.txt requirements-ros.txt constraints.txt constraints-ros.txt setup.py
 	@[ -n "$(PYTHON)" ] || { echo "make: no Python 3.10 to 3.13 with venv found; name one: make PYTHON=/path/to/python3" >&2; exit 2; }
@@ -57,6 +58,10 @@ lint: $(READY_DEV)
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: $(READY_DEV)
+	UAV_SOAK_FRAMES=10000 UAV_SOAK_RESTARTS=10 UAV_FUZZ_MESSAGES=1000 \
+	  $(BIN)/python -m pytest -s -o timeout=7200 $(PYTEST_ARGS) test/test_soak.py test/test_nodes_fuzz.py
 
 weights: $(READY)
 	$(BIN)/uav-privacy-sc train all $(ARGS)

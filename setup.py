@@ -27,8 +27,12 @@ setup(
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (f"share/{NAME}", ["package.xml"]),
         (f"share/{NAME}/launch", sorted(glob("launch/*.launch.py"))),
-        (f"share/{NAME}/config", sorted(glob("config/*.yaml"))),
+        (f"share/{NAME}/config", sorted(glob("config/*.yaml") + glob("config/*.rviz"))),
         (f"share/{NAME}/config/scenarios", sorted(glob("config/scenarios/*.yaml"))),
+        *(
+            (f"share/{NAME}/config/{folder}", sorted(glob(f"config/{folder}/*")))
+            for folder in ("foxglove", "security", "systemd")
+        ),
         (f"share/{NAME}/config/trajectories", sorted(glob("config/trajectories/*.csv"))),
     ],
     install_requires=["setuptools"],

@@ -42,7 +42,11 @@ def test_every_node_is_an_executable_under_lib(installed: Path) -> None:
 def test_launch_and_configuration_are_under_share(installed: Path) -> None:
     share = installed / "share" / graph.PACKAGE
     assert (share / "package.xml").is_file()
-    assert (share / "launch" / "uav_privacy_sc.launch.py").is_file()
+    launched = {path.name for path in (ROOT / "launch").glob("*.launch.py")}
+    assert {path.name for path in (share / "launch").iterdir()} == launched
+    for name in ("uav_privacy_sc.rviz", "foxglove/uav_privacy_sc.json", "security/policy.xml"):
+        assert (share / "config" / name).is_file()
+    assert (share / "config" / "systemd" / "uav-privacy-sc.service").is_file()
     assert {path.name for path in (share / "config").glob("*.yaml")} >= {"hardened.yaml", "paper.yaml"}
     assert (installed / "share" / "ament_index" / "resource_index" / "packages" / graph.PACKAGE).exists()
 

@@ -12,14 +12,25 @@ from std_msgs.msg import Float32
 from uav_privacy_sc.nodes.base import StageNode
 from uav_privacy_sc.nodes.budget_follower import BudgetFollower
 from uav_privacy_sc.nodes.conversion import (
+    make_header,
+    markers_to_message,
     objects_from_message,
     objects_to_message,
+    picture_to_message,
     record_to_message,
     stamp_ns,
     tensor_from_message,
     tensor_to_message,
 )
 from uav_privacy_sc.nodes.join import StampJoin
+from uav_privacy_sc.nodes.looking import (
+    BADGE,
+    BADGE_PERIOD_S,
+    BUDGET_MAP,
+    TRUE_MARKERS,
+    badge_to_message,
+    budget_map_picture,
+)
 from uav_privacy_sc.nodes.networks import TOPIC as NETWORKS
 from uav_privacy_sc.nodes.networks import networks_from_message
 from uav_privacy_sc.nodes.parameters import parameter
@@ -131,6 +142,8 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         self.take(NETWORKS, self._on_networks)
         self._refused: str | None = "nothing released yet"
         self._heard = time.monotonic()
+        self._header = make_header(0, "camera")
+        self.create_timer(BADGE_PERIOD_S, self._show_badge, clock=self.steady_clock)
         self._join = StampJoin(self._on_percept, lambda stamp: self.drop("half a frame", stamp))
         self.take("semantic/objects", self._join.first)
         self.take("semantic/features", self._join.second)
@@ -198,6 +211,20 @@ class ProtectionNode(StageNode[ProtectionParameters]):
         self.tell("released", stamp, **values)
         for name, message in messages.items():
             self.give(name, message)
+        self._show(release, objects, features_message.header)
+
+    def _show(self, release: Release, objects: Any, header: Any) -> None:
+        """Show on board what was done, where somebody looks; true places in experiments only."""
+        self._header = header
+        if self.wanted(BUDGET_MAP):
+            self.give(BUDGET_MAP, picture_to_message(budget_map_picture(release.epsilon_map), header))
+        if self.stage.streams.seeded and self.wanted(TRUE_MARKERS):
+            self.give(TRUE_MARKERS, markers_to_message(objects, header))
+
+    def _show_badge(self) -> None:
+        if self.wanted(BADGE):
+            fine, text, _ = self.status()
+            self.give(BADGE, badge_to_message(fine, self.stage.streams.seeded, text, self._header))
 
     def _messages(self, release: Release, header: Any) -> dict[str, Any]:
         step = release.record.lattice_step
