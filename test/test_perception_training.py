@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 torch = pytest.importorskip("torch")
 
@@ -16,6 +18,7 @@ from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa:
 from uav_privacy_sc.perception.backends import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, mask_shape  # noqa: E402
 from uav_privacy_sc.perception.tap import Tap  # noqa: E402
+from uav_privacy_sc.perception.training import checkpoint as checkpoint_module  # noqa: E402
 from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
     AttackerTrainer,
     AttackerTraining,
@@ -23,6 +26,7 @@ from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
     picture_loss,
 )
 from uav_privacy_sc.perception.training.batches import TapSet, batches, draw_protection, send, tap_set  # noqa: E402
+from uav_privacy_sc.perception.training.card import record_training, training_entry  # noqa: E402
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint, CheckpointError, forget  # noqa: E402
 from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, mask_loss  # noqa: E402
 from uav_privacy_sc.perception.training.curve import plot_losses, smooth  # noqa: E402
@@ -31,8 +35,9 @@ from uav_privacy_sc.perception.training.detector import (  # noqa: E402
     DetectorTraining,
     crop_sample,
 )
+from uav_privacy_sc.perception.training.progress import run  # noqa: E402
 from uav_privacy_sc.perception.training.samples import UNKNOWN, DatasetError, Samples  # noqa: E402
-from uav_privacy_sc.perception.weights import WeightsError, load_module, save_module  # noqa: E402
+from uav_privacy_sc.perception.weights import WeightsError, checksum, load_module, save_module  # noqa: E402
 
 TINY = DetectorTraining(steps=2, batch=1, crop=64, checkpoint_every=1)
 
@@ -163,6 +168,87 @@ def test_frozen_layers_stay_so_a_codec_on_them_still_fits(samples: Samples, trai
     picture = torch.rand(1, 3, 64, 64)
     taps = [load_yolo(folder / "detector.pt").model[:5](picture) for folder in (trained, tmp_path)]
     assert torch.equal(*taps)
+
+
+class Attacking(AttackerTrainer):
+    """An attacker's trainer made as a codec's is."""
+
+    def __init__(self, data: TapSet, out: Path, config: CodecTraining) -> None:
+        torch.manual_seed(8)
+        super().__init__(data, Codec(), out, AttackerTraining(steps=config.steps, batch=2, checkpoint_every=1))
+
+
+def interruptible(kind: str, samples: Samples, out: Path) -> Any:
+    """Return a trainer of two steps that saves after each."""
+    if kind == "detector":
+        return DetectorTrainer(samples, out, TINY)
+    config = CodecTraining(steps=2, batch=2, crop=(6, 8), checkpoint_every=1)
+    return (CodecTrainer if kind == "codec" else Attacking)(taps(), out, config)
+
+
+@pytest.mark.parametrize("kind", ["detector", "codec", "inverter"])
+@pytest.mark.parametrize("place", ["save_whole", "checksum", "plot_losses"])
+def test_weights_card_and_checkpoint_agree_wherever_ctrl_c_comes(
+    kind: str, place: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{kind}.pt"
+    for label in ("whole", "stopped"):
+        trainer, calls, usual = interruptible(kind, samples, tmp_path / label), [0], getattr(checkpoint_module, place)
+
+        def strike(*given: Any, calls: list[int] = calls, usual: Any = usual) -> Any:
+            calls[0] += 1
+            if calls[0] == 2:
+                raise KeyboardInterrupt
+            return usual(*given)
+
+        def record(trainer: Any = trainer) -> None:
+            record_training(trainer.out, name, training_entry(trainer.out, name, trainer, {}, {}))
+
+        if label == "whole":
+            run(trainer, "", record)
+            continue
+        with monkeypatch.context() as patch, pytest.raises(typer.Exit):
+            patch.setattr(checkpoint_module, place, strike)
+            run(trainer, "", record)
+        entry = json.loads((trainer.out / "card.json").read_text())["training"][kind]
+        assert entry["steps"] == (2 if place == "plot_losses" else 1)
+        assert entry["sha256"] == checksum(trainer.out / name)
+        assert entry["complete"] == same_weights(tmp_path / "whole" / name, trainer.out / name)
+        interruptible(kind, samples, trainer.out).run(silent)
+        assert same_weights(tmp_path / "whole" / name, trainer.out / name)
+        assert not list(trainer.out.glob("*.part"))
+
+
+def same_weights(*paths: Path) -> bool:
+    """Whether two files of weights hold the same parameters."""
+    first, second = (torch.load(path, map_location="cpu", weights_only=False) for path in paths)
+    states = [saved["state"] if "state" in saved else saved["model"].state_dict() for saved in (first, second)]
+    return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@pytest.mark.parametrize("kind", ["detector", "codec", "inverter"])
+def test_a_finished_training_writes_weights_again_that_are_gone_or_others(
+    kind: str, samples: Samples, tmp_path: Path
+) -> None:
+    trainer, path = interruptible(kind, samples, tmp_path), tmp_path / f"{kind}.pt"
+    trainer.run(silent)
+    path.rename(tmp_path / "kept.pt")
+    for text in (None, b"of an earlier step"):
+        if text is not None:
+            path.write_bytes(text)
+        interruptible(kind, samples, tmp_path).run(silent)
+        assert same_weights(tmp_path / "kept.pt", path)
+    before = path.stat().st_mtime_ns
+    interruptible(kind, samples, tmp_path).run(silent)
+    assert path.stat().st_mtime_ns == before, "what agrees is left alone"
+
+
+def test_a_codec_of_another_tap_or_reach_is_not_resumed(tmp_path: Path) -> None:
+    config = CodecTraining(steps=1, batch=2, crop=(6, 8), channels=4, pool=1)
+    CodecTrainer(taps(), tmp_path, config, Tap(5, 128, 16), 2).run(silent)
+    for tap, reach, said in ((Tap(6, 128, 16), 2, "tap_layer=5 .now 6."), (Tap(5, 128, 16), 4, "reach=2 .now 4.")):
+        with pytest.raises(CheckpointError, match=f"begun with {said}; .*--out.*--fresh"):
+            CodecTrainer(taps(), tmp_path, config, tap, reach)
 
 
 def test_codec_training_lowers_the_loss_and_resumes(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ class PerceptionNode(StageNode[PerceptionConfig]):
         )
         if 0 < config.reach_cells < stage.reach_cells:
             raise ValueError(
-                f"reach_cells is {config.reach_cells}, but in codec.pt an object changes features {stage.reach_cells} "
-                f"cells away; set reach_cells to {stage.reach_cells} for protection and perception"
+                f"reach_cells is {config.reach_cells}, but an object changes these features {stage.reach_cells} cells "
+                f"away; set reach_cells to {stage.reach_cells} for protection and perception"
             )
         stage.warm_up()
         return stage

@@ -10,11 +10,13 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from uav_privacy_sc.perception.reach import measure_reach
 from uav_privacy_sc.perception.tap import Tap
 from uav_privacy_sc.perception.weights import WeightsError, checksum
 
@@ -32,6 +34,14 @@ class Backend(Protocol):
 
     names: tuple[str, ...]
     source_sha256: str
+
+    def reach(self, cell: int, pool: int) -> int:
+        """Return how many cells of ``cell`` network pixels (``pool`` taps a side) around its own a cell's pixels
+        change.
+
+        Raises:
+            WeightsError: it has no end, or an exported file does not tell it.
+        """
 
     def __call__(self, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return predictions and tap ``(1, C, h / stride, w / stride)`` of a ``(1, 3, h, w)`` float32 batch."""
@@ -70,7 +80,18 @@ class TorchBackend:
         self._dtype = torch.float16 if half else torch.float32
         self.model.to(device=device, dtype=self._dtype)
         self._tap: Any = None
-        layers[tap.layer].register_forward_hook(self._keep)
+        self._path, self._below = path, layers[: tap.layer + 1]
+        self._hook = layers[tap.layer].register_forward_hook(self._keep)
+
+    def reach(self, cell: int, pool: int) -> int:
+        """As :meth:`Backend.reach`, measured on the network itself."""
+        self._hook.remove()
+        try:
+            return measure_reach(self._below, cell, pool)
+        except ValueError as error:
+            raise WeightsError(f"detector weights {self._path}: {error}") from None
+        finally:
+            self._hook = self._below[-1].register_forward_hook(self._keep)
 
     def _keep(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         self._tap = output
@@ -89,7 +110,8 @@ class OnnxBackend:
         runtime = _runtime("onnxruntime", path)
         self._device, self.session = device, _session(runtime, path, device)
         found = self.session.get_modelmeta().custom_metadata_map.get(METADATA)
-        self.names, self.source_sha256 = read_metadata(path, found, tap)
+        self._about = read_metadata(path, found, tap)
+        self.names, self.source_sha256, self.reach = self._about.names, self._about.source_sha256, self._about.reach
         missing = set(OUTPUTS) - {output.name for output in self.session.get_outputs()}
         if missing:
             raise WeightsError(f"detector weights {path} have no output {', '.join(sorted(missing))}; {EXPORT}")
@@ -109,7 +131,8 @@ class TensorRtBackend:
         if device.type != "cuda":
             raise ValueError(f"device={device} cannot run {path.name}; TensorRT needs cuda:N")
         metadata, plan = split_engine(path)
-        self.names, self.source_sha256 = read_metadata(path, metadata.get(METADATA), tap)
+        self._about = read_metadata(path, metadata.get(METADATA), tap)
+        self.names, self.source_sha256, self.reach = self._about.names, self._about.source_sha256, self._about.reach
         self._device, self._logger = device, runtime.Logger(runtime.Logger.WARNING)
         self._engine = runtime.Runtime(self._logger).deserialize_cuda_engine(plan)
         if self._engine is None:
@@ -153,8 +176,25 @@ def open_backend(path: Path, device: torch.device, tap: Tap, half: bool = False)
     return _BACKENDS[path.suffix](path, device, tap, half)
 
 
-def read_metadata(path: Path, found: str | None, tap: Tap) -> tuple[tuple[str, ...], str]:
-    """Return class names and source checksum from an exported file's metadata, whose tap must be the one asked for.
+@dataclass(frozen=True)
+class Metadata:
+    """What an exported file says of itself: classes, the ``.pt`` it comes from, and how far its tap reaches."""
+
+    path: Path
+    names: tuple[str, ...]
+    source_sha256: str
+    cell: int
+    reach_cells: int
+
+    def reach(self, cell: int, pool: int) -> int:
+        """As :meth:`Backend.reach`, as it was measured at the export."""
+        if cell != self.cell:
+            raise WeightsError(f"detector weights {self.path} were exported for cells of {self.cell} pixels; {EXPORT}")
+        return self.reach_cells
+
+
+def read_metadata(path: Path, found: str | None, tap: Tap) -> Metadata:
+    """Return what an exported file's metadata say; its tap must be the one asked for.
 
     Raises:
         WeightsError: no metadata of ours, or another tap.
@@ -165,13 +205,14 @@ def read_metadata(path: Path, found: str | None, tap: Tap) -> tuple[tuple[str, .
         values: Mapping[str, Any] = json.loads(found)
         names = tuple(str(name) for name in values["names"])
         layer, source = int(values["tap_layer"]), str(values["source_sha256"])
+        cell, reach = int(values["cell"]), int(values["reach_cells"])
     except (ValueError, KeyError, TypeError) as error:
         raise WeightsError(
             f"detector weights {path} have metadata that do not read: {_line(error)}; {EXPORT}"
         ) from None
     if layer != tap.layer:
         raise WeightsError(f"detector weights {path} tap layer {layer}, the codec needs layer {tap.layer}; {EXPORT}")
-    return names, source
+    return Metadata(path, names, source, cell, reach)
 
 
 def split_engine(path: Path) -> tuple[dict[str, Any], bytes]:

@@ -58,7 +58,8 @@ def export_detector(weights: Path | str | None, out: Path, detector: Path | None
     source = Detector(detector or locate_sound("detector.pt", weights), tap=tap)
     if not isinstance(source.backend, TorchBackend):
         raise WeightsError(f"detector weights {detector} are exported already; give a .pt file")
-    metadata = _metadata(source, tap)
+    cell = codec.settings["stride"] * codec.settings["pool"]
+    metadata = _metadata(source, tap, cell, source.backend.reach(cell, codec.settings["pool"]))
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         made = Path(folder) / "detector.onnx"
@@ -69,9 +70,9 @@ def export_detector(weights: Path | str | None, out: Path, detector: Path | None
     return out
 
 
-def _metadata(source: Detector, tap: Tap) -> str:
+def _metadata(source: Detector, tap: Tap, cell: int, reach_cells: int) -> str:
     values = {"names": source.backend.names, "tap_layer": tap.layer, "source_sha256": source.source_sha256}
-    return json.dumps(values)
+    return json.dumps({**values, "cell": cell, "reach_cells": reach_cells})
 
 
 def _write_onnx(backend: TorchBackend, path: Path, metadata: str) -> None:

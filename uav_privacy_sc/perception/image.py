@@ -19,6 +19,10 @@ MULTIPLE = 32
 #: Stride of the tap: one feature cell covers so many input pixels on each side.
 TAP_STRIDE = 16
 
+#: Up to this factor a picture is enlarged smoothly: a pixel then shows at most one network pixel beside its own place,
+#: which the codec's stated reach has room for. Farther, every network pixel copies one of the picture's.
+_SMOOTH = 2.0
+
 _REMEDY = "grey, 16 bits and alpha become RGB by data.images.read_image or decode_raw"
 
 
@@ -44,7 +48,9 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     if shrunk not in ((width, height), size):  # one axis shrinks, one grows: OpenCV would average neither
         image = cv2.resize(image, shrunk, interpolation=cv2.INTER_AREA)
     shrinks = image.shape[1] * image.shape[0] > size[0] * size[1]
-    return cv2.resize(image, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    grown = max(size[0] / image.shape[1], size[1] / image.shape[0])
+    enlarged = cv2.INTER_LINEAR if grown <= _SMOOTH else cv2.INTER_NEAREST
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA if shrinks else enlarged)
 
 
 def check_picture(image: Any) -> np.ndarray:

@@ -65,7 +65,8 @@ class Perception:
         path = Path(detector).expanduser() if detector else locate_sound("detector.pt", weights)
         self.detector = Detector(path, self.device, confidence, tap=tap_of(codec), half=half, tiles=tiles)
         self.encoder, self.channels = codec.encoder, codec.settings["channels"]
-        self.reach_cells = codec.settings["reach_cells"]
+        cell, pool = codec.settings["stride"] * codec.settings["pool"], codec.settings["pool"]
+        self.reach_cells = max(codec.settings["reach_cells"], self.detector.backend.reach(cell, pool))
         self.networks = {"detector_sha256": self.detector.sha256, "codec_sha256": checksum(codec_path)}
         self.notes = self._notes(card_checksum(codec_path.with_name("detector.pt")))
 

@@ -89,11 +89,18 @@ def locate_sound(name: str, weights: Path | str | None = None) -> Path:
     return path
 
 
+def save_whole(path: Path, content: Any) -> None:
+    """Write what PyTorch can save to ``path`` as a whole: an interruption leaves the file that was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    torch.save(content, part)
+    part.replace(path)
+
+
 def save_module(path: Path, module: nn.Module, settings: Mapping[str, Any]) -> None:
     """Write a module's parameters in half precision, with the settings that rebuild it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     state = {k: v.half() if v.is_floating_point() else v for k, v in module.state_dict().items()}
-    torch.save({"kind": type(module).__name__, "settings": dict(settings), "state": state}, path)
+    save_whole(path, {"kind": type(module).__name__, "settings": dict(settings), "state": state})
 
 
 def load_module(path: Path, kind: type[nn.Module]) -> nn.Module:

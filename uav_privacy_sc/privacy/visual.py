@@ -11,7 +11,6 @@ rest of the pipeline know it by that name only::
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,9 +84,12 @@ class VisualConfig:
 
     @property
     def missed_cells(self) -> int:
-        """How many cells a missed object changes: a square of ``undetected_cells`` and what it reaches around it."""
-        side = math.ceil(math.sqrt(self.undetected_cells))
-        return (side + 2 * self.reach_cells) ** 2 if side else 0
+        """How many cells a missed object changes: any rectangle of ``undetected_cells`` and what it reaches around it.
+
+        Of rectangles with as many cells, the one in a row has the longest rim.
+        """
+        rim = 2 * self.reach_cells
+        return (1 + rim) * (self.undetected_cells + rim) if self.undetected_cells else 0
 
     @property
     def sensitivity(self) -> float:

@@ -94,13 +94,25 @@ class AttackerTrainer:
             "codec": digest(codec),
         }
         parts = {"inverter": self.inverter, "optimizer": self.optimizer}
-        self.checkpoint = Checkpoint(out, self.PART, parts, self.made_of, self.LOSSES)
+        path = out / FILES[config.noise]
+        self.checkpoint = Checkpoint(
+            out,
+            self.PART,
+            parts,
+            self.made_of,
+            self.LOSSES,
+            path,
+            lambda: save_module(path, self.inverter, self._shape),
+        )
         self.step, self.losses = self.checkpoint.load()
 
     def save(self) -> None:
-        """Write the checkpoint, the weights (``inverter.pt`` or ``inverter-adaptive.pt``) and the losses."""
+        """Write the weights (``inverter.pt`` or ``inverter-adaptive.pt``), the checkpoint and the losses."""
         self.checkpoint.save(self.step, self.losses)
-        save_module(self.out / FILES[self.config.noise], self.inverter, self._shape)
+
+    def settle(self) -> None:
+        """Bring weights and checkpoint together where an interruption came between them (:meth:`Checkpoint.settle`)."""
+        self.step, self.losses = self.checkpoint.settle(self.step, self.losses)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the loss (:func:`picture_loss`)."""
@@ -118,3 +130,4 @@ class AttackerTrainer:
             progress(self.step, self.losses[-1])
             if self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps:
                 self.save()
+        self.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from uav_privacy_sc.perception.training.curve import plot_losses
+from uav_privacy_sc.perception.weights import checksum, save_whole
 
 #: Settings that may change between interruption and resumption: they change no step.
 FREE = frozenset({"checkpoint_every"})
@@ -29,6 +30,9 @@ class Checkpoint:
     ``NAME-losses.json`` and ``NAME-losses.png`` beside it are for people. ``made_of`` is what the training follows from
     (settings, digest of the data, where it started), of plain values: a checkpoint of something else is refused. One
     that does not say what it was made of is taken as it is.
+
+    ``weights`` is the file that the training is for, and ``write`` writes it from the parts. It is written before the
+    checkpoint, which keeps its checksum: whatever an interruption leaves, :meth:`settle` brings them together.
     """
 
     def __init__(
@@ -38,15 +42,18 @@ class Checkpoint:
         parts: Mapping[str, Any],
         made_of: Mapping[str, Any] | None = None,
         names: tuple[str, ...] = (),
+        weights: Path | None = None,
+        write: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder, self._name, self._parts, self._names = folder, name, parts, names
+        self._weights, self._write = weights, write
         self._path = folder / f"{name}-checkpoint.pt"
         # Tuples become lists in JSON; what is compared has been there and back.
         self._made_of: dict[str, Any] = json.loads(json.dumps(made_of or {}))
         self.step = 0
 
     def save(self, step: int, losses: list[list[float]]) -> None:
-        """Write the state after ``step`` steps.
+        """Write the weights and the state after ``step`` steps, and then the losses.
 
         Raises:
             FloatingPointError: if the last losses are not finite; what was saved before stays.
@@ -57,10 +64,11 @@ class Checkpoint:
                 "lower --learning-rate"
             )
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._write()
         state = {name: part.state_dict() for name, part in self._parts.items()}
-        part = self._path.with_suffix(".part")
-        torch.save({**state, "step": step, "losses": losses, "made_of": json.dumps(self._made_of)}, part)
-        part.replace(self._path)
+        written = "" if self._weights is None else checksum(self._weights)
+        made_of = json.dumps(self._made_of)
+        save_whole(self._path, {**state, "step": step, "losses": losses, "made_of": made_of, "weights": written})
         self.step = step
         (self._folder / f"{self._name}-losses.json").write_text(json.dumps(losses), encoding="utf-8")
         plot_losses(self._folder / f"{self._name}-losses.png", losses, self._names, f"{self._name} training")
@@ -73,13 +81,8 @@ class Checkpoint:
         """
         if not self._path.exists():
             return 0, []
-        try:
-            saved = torch.load(self._path, map_location="cpu", weights_only=True)
-            step, losses, made_of = int(saved["step"]), saved["losses"], json.loads(saved.get("made_of", "{}"))
-        except Exception as error:  # torch raises many kinds for a file that is not what it should be
-            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise CheckpointError(f"cannot read {self._path} ({reason}); begin anew with --fresh") from None
-        if differences := list(_differences(made_of, self._made_of)):
+        saved = self._read()
+        if differences := list(_differences(saved["made_of"], self._made_of)):
             raise CheckpointError(
                 f"{self._path} was begun with {'; '.join(differences)}; go on as it was begun, take another folder by "
                 "--out, or begin anew with --fresh"
@@ -91,13 +94,42 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self._path} is of another architecture; take another folder by --out, or begin anew with --fresh"
             ) from None
-        self.step = step
+        self.step = saved["step"]
+        return saved["step"], saved["losses"]
+
+    def settle(self, step: int, losses: list[list[float]]) -> tuple[int, list[list[float]]]:
+        """Write the weights again from the checkpoint where they are missing, or are not the ones it was saved with.
+
+        Return the step and the losses that the parts are at: the given ones unless the parts had to be restored. A
+        checkpoint that does not say what weights it was saved with is content with any.
+
+        Raises:
+            CheckpointError: as :meth:`load`.
+        """
+        if self._weights is None or not self._path.exists():
+            return step, losses
+        saved = self._read()
+        self.step = saved["step"]
+        written = saved.get("weights", "")
+        if self._weights.is_file() and written in ("", checksum(self._weights)):
+            return step, losses
+        step, losses = self.load()
+        self.save(step, losses)
         return step, losses
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            saved: dict[str, Any] = torch.load(self._path, map_location="cpu", weights_only=True)
+            made_of, step = json.loads(saved.get("made_of", "{}")), int(saved["step"])
+            return {**saved, "step": step, "losses": list(saved["losses"]), "made_of": made_of}
+        except Exception as error:  # torch raises many kinds for a file that is not what it should be
+            reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+            raise CheckpointError(f"cannot read {self._path} ({reason}); begin anew with --fresh") from None
 
 
 def forget(folder: Path, name: str) -> None:
     """Delete a training's checkpoint and losses, if there are any."""
-    for ending in ("checkpoint.pt", "losses.json", "losses.png"):
+    for ending in ("checkpoint.pt", "checkpoint.part", "losses.json", "losses.png"):
         (folder / f"{name}-{ending}").unlink(missing_ok=True)
 
 

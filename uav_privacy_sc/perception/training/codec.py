@@ -70,15 +70,28 @@ class CodecTrainer:
         weights = torch.ones(len(scene.MASK_CLASSES))
         weights[: len(scene.OBJECT_CLASSES)] = config.object_weight
         self._class_weights = weights
-        self.made_of = {"settings": asdict(config), "data": data.data, "detector": data.detector}
+        place = {"tap_layer": tap.layer, "tap_channels": tap.channels, "tap_stride": tap.stride, "reach": reach_cells}
+        self.made_of = {"settings": asdict(config), "data": data.data, "detector": data.detector, **place}
         parts = {"codec": self.codec, "inverter": self.inverter, "optimizer": self.optimizer}
-        self.checkpoint = Checkpoint(out, self.PART, parts, self.made_of, self.LOSSES)
+        path = out / "codec.pt"
+        self.checkpoint = Checkpoint(
+            out,
+            self.PART,
+            parts,
+            self.made_of,
+            self.LOSSES,
+            path,
+            lambda: save_module(path, self.codec, self.codec.settings),
+        )
         self.step, self.losses = self.checkpoint.load()
 
     def save(self) -> None:
-        """Write the checkpoint, ``codec.pt`` and the losses."""
+        """Write ``codec.pt``, the checkpoint and the losses."""
         self.checkpoint.save(self.step, self.losses)
-        save_module(self.out / "codec.pt", self.codec, self.codec.settings)
+
+    def settle(self) -> None:
+        """Bring weights and checkpoint together where an interruption came between them (:meth:`Checkpoint.settle`)."""
+        self.step, self.losses = self.checkpoint.settle(self.step, self.losses)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (mask, picture)."""
@@ -100,3 +113,4 @@ class CodecTrainer:
             progress(self.step, self.losses[-1])
             if self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps:
                 self.save()
+        self.settle()

@@ -24,7 +24,7 @@ CHANNELS, TAP, POOL = 16, 4, 2
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
 #: What the shipped weights were made with.
 TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
-DETECTOR_STEPS, CODEC_STEPS, ATTACKER_STEPS = 4800, 4000, 3000
+DETECTOR_STEPS, CODEC_STEPS, ATTACKER_STEPS = 4800, 4000, 1000
 ABLATION_STEPS, ABLATION_PICTURES = 600, 640
 
 app = typer.Typer(
@@ -348,8 +348,7 @@ def _run(trainer: Any, name: str, losses: str, data: dict[str, Any], started_fro
     from uav_privacy_sc.perception.training.card import record_training, training_entry
 
     def record() -> None:
-        if not (trainer.out / name).is_file():
-            trainer.save()
+        trainer.settle()  # what the card says is of the checkpoint
         record_training(trainer.out, name, training_entry(trainer.out, name, trainer, data, started_from))
 
     run(trainer, losses, record)

@@ -21,7 +21,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.perception.image import LONG_SIDE
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint
 from uav_privacy_sc.perception.training.samples import Samples
-from uav_privacy_sc.perception.weights import WeightsError, checksum
+from uav_privacy_sc.perception.weights import WeightsError, checksum, save_whole
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,25 @@ class DetectorTrainer:
             "data": samples.fingerprint(),
             "init": "" if init is None else checksum(init),
         }
-        self.checkpoint = Checkpoint(out, self.PART, parts, self.made_of, self.LOSSES)
+        path = out / "detector.pt"
+        self.checkpoint = Checkpoint(
+            out,
+            self.PART,
+            parts,
+            self.made_of,
+            self.LOSSES,
+            path,
+            lambda: save_yolo(self.average, path, asdict(config)),
+        )
         self.step, self.losses = self.checkpoint.load()
 
     def save(self) -> None:
-        """Write the checkpoint (whole state) and ``detector.pt`` (averaged weights, as ultralytics reads them)."""
+        """Write ``detector.pt`` (averaged weights, as ultralytics reads them) and the checkpoint (whole state)."""
         self.checkpoint.save(self.step, self.losses)
-        save_yolo(self.average, self.out / "detector.pt", asdict(self.config))
+
+    def settle(self) -> None:
+        """Bring weights and checkpoint together where an interruption came between them (:meth:`Checkpoint.settle`)."""
+        self.step, self.losses = self.checkpoint.settle(self.step, self.losses)
 
     def run(self, progress: Callable[[int, list[float]], None]) -> None:
         """Train to the last step; ``progress`` is told the step and the losses (box, class, distribution)."""
@@ -197,6 +209,7 @@ class DetectorTrainer:
             progress(self.step, self.losses[-1])
             if self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps:
                 self.save()
+        self.settle()
 
     @torch.no_grad()
     def _follow(self) -> None:
@@ -216,4 +229,4 @@ def save_yolo(model: Any, path: Path, settings: dict[str, Any]) -> None:
     for parameter in bare.parameters():
         parameter.requires_grad = False
     arguments = {"task": "detect", "imgsz": LONG_SIDE, "data": None, "single_cls": False, "model": "yolo11n.yaml"}
-    torch.save({"model": bare, "train_args": arguments, "settings": settings}, path)
+    save_whole(path, {"model": bare, "train_args": arguments, "settings": settings})

@@ -46,10 +46,12 @@ def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
             update(trainer.step)
             trainer.run(lambda step, values: update(step, losses.format(*values)))
     except KeyboardInterrupt:
+        done = trainer.step
+        trainer.settle()  # also where it came between weights and checkpoint
         if trainer.checkpoint.step:
             record()
         typer.echo(
-            f"stopped after {trainer.step} steps; the same command goes on from step {trainer.checkpoint.step}",
+            f"stopped after {done} steps; the same command goes on from step {trainer.checkpoint.step}",
             err=True,
         )
         raise typer.Exit(1) from None
