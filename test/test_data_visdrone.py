@@ -38,6 +38,12 @@ def test_a_plain_det_row_is_read_in_normalized_coordinates() -> None:
     assert (frame.truncation[0], frame.occlusion[0], frame.ids[0]) == (1, 2, -1)
 
 
+def test_whole_numbers_may_be_written_with_a_point_and_boxes_may_have_fractions() -> None:
+    rows, oddities = parse_rows(["3.0,17,0.5,0.25,10,10,1,4.0,0,0", "3.5,17,0,0,10,10,1,4,0,0"], VID_FIELDS)
+    assert oddities == Counter({"not a whole number": 1})
+    assert (rows["left"][0], rows["frame"][0], rows["category"][0]) == (0.5, 3, 4)
+
+
 def test_a_vid_row_carries_frame_and_identity() -> None:
     rows, oddities = parse_rows(["3,17,0,0,10,10,1,1,0,0"], VID_FIELDS)
     assert not oddities
@@ -53,6 +59,12 @@ def test_a_vid_row_carries_frame_and_identity() -> None:
         ("1,2,x,4,1,4,0,0", "not a number", 0),
         ("1,2,nan,4,1,4,0,0", "not a number", 0),
         ("1,2,,4,1,4,0,0", "not a number", 0),
+        ("10,10,20,20,1,1e30,0,0", "not a number", 0),
+        ("10,10,20,20,1e19,1,0,0", "not a number", 0),
+        ("-1e308,10,1e308,20,1,4,0,0", "not a number", 0),
+        ("10,10,20,20,1,4.7,0,0", "not a whole number", 0),
+        ("10,10,20,20,1,-0.5,0,0", "not a whole number", 0),
+        ("10,10,20,20,0.9,4,0,0", "not a whole number", 0),
     ],
 )
 def test_each_odd_line_is_counted_by_name(line: str, oddity: str, kept: int) -> None:

@@ -245,7 +245,7 @@ def test_weights_round_trip_and_their_faults_are_named(tmp_path: Path) -> None:
     save_module(path, Codec(channels=8), {"channels": 8})
     codec = load_module(path, Codec)
     assert codec.encoder.body[2].out_channels == 8
-    with pytest.raises(WeightsError, match="hold a Codec, not a Inverter"):
+    with pytest.raises(WeightsError, match="are of the kind Codec, and Inverter is needed"):
         load_module(path, Inverter)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(WeightsError, match="codec.pt"):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
 torch = pytest.importorskip("torch")
 
@@ -18,7 +16,6 @@ from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter  # noqa:
 from uav_privacy_sc.perception.backends import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.codec import Codec, mask_shape  # noqa: E402
 from uav_privacy_sc.perception.tap import Tap  # noqa: E402
-from uav_privacy_sc.perception.training import checkpoint as checkpoint_module  # noqa: E402
 from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
     AttackerTrainer,
     AttackerTraining,
@@ -26,7 +23,6 @@ from uav_privacy_sc.perception.training.attacker import (  # noqa: E402
     picture_loss,
 )
 from uav_privacy_sc.perception.training.batches import TapSet, batches, draw_protection, send, tap_set  # noqa: E402
-from uav_privacy_sc.perception.training.card import record_training, training_entry  # noqa: E402
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint, CheckpointError, forget  # noqa: E402
 from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, mask_loss  # noqa: E402
 from uav_privacy_sc.perception.training.curve import plot_losses, smooth  # noqa: E402
@@ -35,9 +31,8 @@ from uav_privacy_sc.perception.training.detector import (  # noqa: E402
     DetectorTraining,
     crop_sample,
 )
-from uav_privacy_sc.perception.training.progress import run  # noqa: E402
 from uav_privacy_sc.perception.training.samples import UNKNOWN, DatasetError, Samples  # noqa: E402
-from uav_privacy_sc.perception.weights import WeightsError, checksum, load_module, save_module  # noqa: E402
+from uav_privacy_sc.perception.weights import WeightsError, load_module, save_module  # noqa: E402
 
 TINY = DetectorTraining(steps=2, batch=1, crop=64, checkpoint_every=1)
 
@@ -148,8 +143,11 @@ def test_a_detector_starts_from_given_weights(samples: Samples, trained: Path, t
     assert fresh.init_share == 100
     for name, value in fresh.model.state_dict().items():
         torch.testing.assert_close(value.float(), given[name].float(), atol=2e-3, rtol=2e-3)
-    (tmp_path / "bad.pt").write_bytes(b"nothing")
-    for path, message in (("missing.pt", "is no file"), ("bad.pt", "cannot read init")):
+    whole = (trained / "detector.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
+    torch.save({"weights": 1}, tmp_path / "other.pt")
+    bad = "cannot read init .*: truncated, or no ultralytics detector weights; give"
+    for path, message in (("missing.pt", "is no file"), ("cut.pt", bad), ("other.pt", bad)):
         with pytest.raises(WeightsError, match=message):
             DetectorTrainer(samples, tmp_path, TINY, init=tmp_path / path)
 
@@ -168,87 +166,6 @@ def test_frozen_layers_stay_so_a_codec_on_them_still_fits(samples: Samples, trai
     picture = torch.rand(1, 3, 64, 64)
     taps = [load_yolo(folder / "detector.pt").model[:5](picture) for folder in (trained, tmp_path)]
     assert torch.equal(*taps)
-
-
-class Attacking(AttackerTrainer):
-    """An attacker's trainer made as a codec's is."""
-
-    def __init__(self, data: TapSet, out: Path, config: CodecTraining) -> None:
-        torch.manual_seed(8)
-        super().__init__(data, Codec(), out, AttackerTraining(steps=config.steps, batch=2, checkpoint_every=1))
-
-
-def interruptible(kind: str, samples: Samples, out: Path) -> Any:
-    """Return a trainer of two steps that saves after each."""
-    if kind == "detector":
-        return DetectorTrainer(samples, out, TINY)
-    config = CodecTraining(steps=2, batch=2, crop=(6, 8), checkpoint_every=1)
-    return (CodecTrainer if kind == "codec" else Attacking)(taps(), out, config)
-
-
-@pytest.mark.parametrize("kind", ["detector", "codec", "inverter"])
-@pytest.mark.parametrize("place", ["save_whole", "checksum", "plot_losses"])
-def test_weights_card_and_checkpoint_agree_wherever_ctrl_c_comes(
-    kind: str, place: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"{kind}.pt"
-    for label in ("whole", "stopped"):
-        trainer, calls, usual = interruptible(kind, samples, tmp_path / label), [0], getattr(checkpoint_module, place)
-
-        def strike(*given: Any, calls: list[int] = calls, usual: Any = usual) -> Any:
-            calls[0] += 1
-            if calls[0] == 2:
-                raise KeyboardInterrupt
-            return usual(*given)
-
-        def record(trainer: Any = trainer) -> None:
-            record_training(trainer.out, name, training_entry(trainer.out, name, trainer, {}, {}))
-
-        if label == "whole":
-            run(trainer, "", record)
-            continue
-        with monkeypatch.context() as patch, pytest.raises(typer.Exit):
-            patch.setattr(checkpoint_module, place, strike)
-            run(trainer, "", record)
-        entry = json.loads((trainer.out / "card.json").read_text())["training"][kind]
-        assert entry["steps"] == (2 if place == "plot_losses" else 1)
-        assert entry["sha256"] == checksum(trainer.out / name)
-        assert entry["complete"] == same_weights(tmp_path / "whole" / name, trainer.out / name)
-        interruptible(kind, samples, trainer.out).run(silent)
-        assert same_weights(tmp_path / "whole" / name, trainer.out / name)
-        assert not list(trainer.out.glob("*.part"))
-
-
-def same_weights(*paths: Path) -> bool:
-    """Whether two files of weights hold the same parameters."""
-    first, second = (torch.load(path, map_location="cpu", weights_only=False) for path in paths)
-    states = [saved["state"] if "state" in saved else saved["model"].state_dict() for saved in (first, second)]
-    return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
-
-
-@pytest.mark.parametrize("kind", ["detector", "codec", "inverter"])
-def test_a_finished_training_writes_weights_again_that_are_gone_or_others(
-    kind: str, samples: Samples, tmp_path: Path
-) -> None:
-    trainer, path = interruptible(kind, samples, tmp_path), tmp_path / f"{kind}.pt"
-    trainer.run(silent)
-    path.rename(tmp_path / "kept.pt")
-    for text in (None, b"of an earlier step"):
-        if text is not None:
-            path.write_bytes(text)
-        interruptible(kind, samples, tmp_path).run(silent)
-        assert same_weights(tmp_path / "kept.pt", path)
-    before = path.stat().st_mtime_ns
-    interruptible(kind, samples, tmp_path).run(silent)
-    assert path.stat().st_mtime_ns == before, "what agrees is left alone"
-
-
-def test_a_codec_of_another_tap_or_reach_is_not_resumed(tmp_path: Path) -> None:
-    config = CodecTraining(steps=1, batch=2, crop=(6, 8), channels=4, pool=1)
-    CodecTrainer(taps(), tmp_path, config, Tap(5, 128, 16), 2).run(silent)
-    for tap, reach, said in ((Tap(6, 128, 16), 2, "tap_layer=5 .now 6."), (Tap(5, 128, 16), 4, "reach=2 .now 4.")):
-        with pytest.raises(CheckpointError, match=f"begun with {said}; .*--out.*--fresh"):
-            CodecTrainer(taps(), tmp_path, config, tap, reach)
 
 
 def test_codec_training_lowers_the_loss_and_resumes(tmp_path: Path) -> None:
@@ -357,6 +274,24 @@ def test_a_folder_without_the_adaptive_attacker_fails_only_when_it_is_asked_for(
     InversionAttacker(tmp_path, "cpu")
     with pytest.raises(WeightsError, match="inverter-adaptive.pt"):
         InversionAttacker(tmp_path, "cpu", adaptive=True)
+
+
+def test_weights_that_are_cut_or_others_are_refused_in_words_of_our_own(tmp_path: Path) -> None:
+    path = tmp_path / "inverter.pt"
+    save_module(path, Inverter(), {})
+    with pytest.raises(WeightsError, match="inverter.pt are of the kind Inverter, and Codec is needed here"):
+        load_module(path, Codec)
+    whole = path.read_bytes()
+    for content in (b"", whole[:300], whole[: len(whole) // 2], whole[:-30], b"a text"):
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match="inverter.pt: truncated or no weights of this package; copy"):
+            load_module(path, Inverter)
+    for other in ({"weights": 1}, [1, 2]):
+        torch.save(other, path)
+        with pytest.raises(WeightsError, match="inverter.pt: truncated or no weights of this package; copy"):
+            load_module(path, Inverter)
+    with pytest.raises(WeightsError, match="none.pt are not there"):
+        load_module(tmp_path / "none.pt", Inverter)
 
 
 def test_what_is_sent_has_the_noise_that_was_drawn() -> None:

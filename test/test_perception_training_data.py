@@ -133,6 +133,46 @@ def test_pictures_of_differing_sizes_keep_their_boxes(tmp_path: Path) -> None:
     assert found.origin.set_aside == {"picture of another shape, fitted in with grey": 1}
 
 
+def test_most_pictures_decide_the_size_and_tiny_ones_are_counted(tmp_path: Path) -> None:
+    folder = det(tmp_path, {"a": "0,0,1,1,1,4,0,0"}, (1, 1))
+    det(folder, {"b": "8,8,8,8,1,4,0,0"}, (64, 64))
+    det(folder, {"c": "8,8,8,8,1,4,0,0", "d": "8,8,8,8,1,4,0,0"}, (128, 64))
+    found = load_samples(folder)
+    assert found.images.shape == (3, 32, 64, 3), "neither that of the first nor that of the first that is large enough"
+    assert found.origin.set_aside["picture of less than 16 pixels a side"] == 1
+    assert found.origin.set_aside["picture of another shape, fitted in with grey"] == 1
+    det(folder, {"e": "8,8,8,8,1,4,0,0"}, (64, 64))
+    assert load_samples(folder).images.shape == (4, 64, 64, 3), "of two as frequent the larger"
+    (folder / "images" / "f.png").write_bytes(b"no picture")
+    assert load_samples(folder).origin.set_aside["unreadable picture"] == 1
+
+
+def test_a_picture_turned_by_its_camera_counts_as_it_is_seen(tmp_path: Path) -> None:
+    folder = det(tmp_path, {"a": "8,8,8,8,1,4,0,0"}, (64, 128))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    Image.fromarray(np.full((64, 128, 3), 200, np.uint8)).save(folder / "images" / "a.png", exif=turned)
+    found = load_samples(folder)
+    assert found.images.shape == (1, 64, 32, 3) and not found.origin.set_aside
+
+
+def test_numbers_that_no_array_holds_are_counted_and_the_folder_is_read(tmp_path: Path) -> None:
+    rows = ["8,8,16,16,1,4,0,0", "10,10,20,20,1,1e30,0,0", "10,10,20,20,1e19,1,0,0", "1e308,1,1e308,2,1,4,0,0"]
+    folder = det(tmp_path, {"a": "\n".join([*rows, "10,10,20,20,1,4.7,0,0"])})
+    found, (alone, _) = load_samples(folder), survey(folder / "annotations")
+    assert found.classes() == alone["objects_by_class"] == {"car": 1}
+    assert found.origin.set_aside == alone["set_aside"] == {"not a number": 3, "not a whole number": 1}
+
+
+def test_annotations_beside_damaged_pictures_are_read_by_what_is_advised(tmp_path: Path) -> None:
+    folder = det(tmp_path, {"a": "8,8,8,8,1,4,0,0"})
+    (folder / "images" / "a.png").write_bytes(b"damaged")
+    with pytest.raises(DatasetError, match=r"can be read \(a.png: .*\); annotations alone .* --data (.*)$") as refused:
+        load_samples(folder)
+    advised = Path(str(refused.value).rsplit(" --data ", 1)[1])
+    assert not holds_pictures(advised) and survey(advised)[0]["objects"] == 1
+
+
 def test_painted_masks_know_nothing_outside_boxes_and_put_small_over_large() -> None:
     objects = scene.make_objects([[0.5, 0.5], [0.5, 0.5]], [[0.25, 0.25], [0.5, 0.5]], [0, 3])
     mask = paint_boxes(objects, (16, 16))

@@ -10,6 +10,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 #: Pillow's own; ultralytics replaces it with one that tries to install a package when a file is no image.
 _open = Image.open
+#: EXIF tag of how the camera was held; from 5 on width and height change places.
+_ORIENTATION = 0x0112
 #: File name endings that are taken for pictures.
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 
@@ -48,6 +50,22 @@ def read_image(path: Path) -> np.ndarray:
     except OSError as error:
         raise ImageError(error.strerror or str(error)) from None
     return decode_image(data)
+
+
+def read_size(path: Path) -> tuple[int, int]:
+    """Return ``(width, height)`` of an image file as :func:`read_image` would give it, from its header alone.
+
+    Raises:
+        ImageError: if the file cannot be read or is no image.
+    """
+    try:
+        with _open(path) as picture:
+            width, height = picture.size
+            told = picture.format != "PNG" or "exif" in picture.info  # else Pillow would decode it all to look for it
+            turned = told and picture.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+    except (OSError, SyntaxError, ValueError, ImportError, Image.DecompressionBombError) as error:
+        raise ImageError(f"cannot read {path}: {error}") from None
+    return (height, width) if turned else (width, height)
 
 
 def read_mask(path: Path) -> np.ndarray:

@@ -4,6 +4,7 @@ A DET row is ``left, top, width, height, score, category, truncation, occlusion`
 ``frame, target id`` before these. Category 0 is an ignored region, 1 to 10 are the classes of
 :data:`uav_privacy_sc.scene.OBJECT_CLASSES` in their order, 11 is "others"; score 0 means "not to be counted".
 Official files contain trailing commas and boxes without area; every such row is counted by name, none stops a reader.
+The box may have fractions of pixels; everything else is a whole number (``4.0`` is one, ``4.7`` is none).
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ IGNORED_REGION = 0
 OTHERS = len(OBJECT_CLASSES) + 1
 DET_FIELDS = 8
 VID_FIELDS = 10
+#: Where the box's four numbers begin, counted from the end of a row; the others are whole.
+_BOX = slice(-8, -4)
+#: Numbers beyond this are no pixels and no classes; the arrays would not hold the largest of them.
+_MOST = 2.0**31
 
 #: One annotated row, in pixels. ``frame`` and ``id`` are -1 in DET files, which have neither.
 ROW_DTYPE = np.dtype(
@@ -54,8 +59,8 @@ def parse_rows(lines: Iterable[str], fields: int) -> tuple[np.ndarray, Counter[s
     """Return the ``(R,)`` :data:`ROW_DTYPE` rows of a file and how often each oddity occurred.
 
     ``fields`` is the expected number: 8 for DET, 10 for VID and MOT. Oddities are ``trailing comma`` (kept),
-    ``too few fields``, ``too many fields`` and ``not a number`` (dropped); a DET file that holds VID rows is thus
-    noticed instead of being read with shifted columns.
+    ``too few fields``, ``too many fields``, ``not a number`` (nor is one beyond 2^31) and ``not a whole number`` (all
+    dropped); a DET file that holds VID rows is thus noticed instead of being read with shifted columns.
     """
     oddities: Counter[str] = Counter()
     rows = []
@@ -81,8 +86,11 @@ def _parse_line(line: str, fields: int, oddities: Counter[str]) -> tuple[float, 
         values = [float(part) for part in parts]
     except ValueError:
         values = [float("nan")]
-    if not np.isfinite(values).all():
+    if not all(abs(value) <= _MOST for value in values):  # NaN is not, either
         oddities["not a number"] += 1
+        return None
+    if not all(value.is_integer() for value in [*values[: _BOX.start], *values[_BOX.stop :]]):
+        oddities["not a whole number"] += 1
         return None
     return tuple(values) if fields == VID_FIELDS else (-1, -1, *values)
 

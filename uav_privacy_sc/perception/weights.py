@@ -109,15 +109,29 @@ def load_module(path: Path, kind: type[nn.Module]) -> nn.Module:
     Raises:
         WeightsError: if the file is unreadable, or of another class or shape.
     """
+    content = _content(path)
+    if content["kind"] != kind.__name__:
+        raise WeightsError(f"weights {path} are of the kind {content['kind']}, and {kind.__name__} is needed here")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        if content["kind"] != kind.__name__:
-            raise WeightsError(f"weights {path} hold a {content['kind']}, not a {kind.__name__}")
         module = kind(**content["settings"])
         module.load_state_dict(content["state"])
-    except WeightsError:
-        raise
-    except Exception as error:  # torch raises many kinds for a file that is not what it should be
+    except Exception as error:  # modules raise many kinds for settings and parameters that are not theirs
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise WeightsError(f"cannot read weights {path}: {reason}") from None
     return module.float().eval()
+
+
+def _content(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise WeightsError(f"weights {path} are not there")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except PermissionError as error:
+        raise WeightsError(f"cannot read weights {path}: {error.strerror}") from None
+    except Exception:  # torch raises many kinds for a file that is not what it should be, and advises on its own
+        content = None
+    if not (isinstance(content, dict) and content.keys() >= {"kind", "settings", "state"}):
+        raise WeightsError(
+            f"cannot read weights {path}: truncated or no weights of this package; copy the file again, or train it"
+        )
+    return content

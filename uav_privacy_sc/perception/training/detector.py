@@ -79,9 +79,10 @@ def start_from(model: Any, weights: Path) -> int:
         raise WeightsError(f"init {weights} is no file; give ultralytics weights (.pt)")
     try:
         given = YOLO(str(weights), task="detect").model.float().state_dict()
-    except Exception as error:
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise WeightsError(f"cannot read init {weights}: {reason}") from None
+    except Exception:  # ultralytics raises many kinds, with advice on commands of its own
+        raise WeightsError(
+            f"cannot read init {weights}: truncated, or no ultralytics detector weights; give a YOLO11n's (.pt)"
+        ) from None
     own = model.state_dict()
     fitting = {name: value for name, value in given.items() if name in own and value.shape == own[name].shape}
     share = 100 * sum(map(torch.numel, fitting.values())) // sum(map(torch.numel, own.values()))

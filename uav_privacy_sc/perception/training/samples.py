@@ -21,6 +21,7 @@ import numpy as np
 
 from uav_privacy_sc import scene
 from uav_privacy_sc.data.folders import FolderSource, open_every
+from uav_privacy_sc.data.images import IMAGE_SUFFIXES, ImageError, read_size
 from uav_privacy_sc.data.sources import SourceError, Truth
 from uav_privacy_sc.perception.image import LONG_SIDE, network_size, resize
 
@@ -28,6 +29,8 @@ from uav_privacy_sc.perception.image import LONG_SIDE, network_size, resize
 STRIDE = 5
 #: Pictures in memory may take so much, in 10^9 bytes.
 MEMORY_GB = 8.0
+#: Pictures with a shorter side than this many pixels are no aerial pictures.
+SMALLEST = 16
 #: Value of a mask's pixels that nobody has annotated; losses and figures leave them out.
 UNKNOWN = 255
 #: What fills ignored regions and what lies beside a picture of another shape.
@@ -113,12 +116,12 @@ def load_samples(
     memory_gb: float = MEMORY_GB,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Samples:
-    """Read a folder with pictures and annotations; all pictures take the size of the first.
+    """Read a folder with pictures and annotations; all pictures take the size that most of them have.
 
     ``limit`` takes so many pictures at most, evenly over the folder; ``stride`` every so manieth of a sequence.
     ``masks`` asks for masks: drawn ones where the folder has them, else painted from the boxes and :data:`UNKNOWN`
     elsewhere. ``blank`` greys out what is not to be counted. Pictures that cannot be read or have no annotations are
-    skipped and counted.
+    skipped and counted, as are those of less than :data:`SMALLEST` pixels a side.
 
     Raises:
         DatasetError: if the folder has no pictures with objects, or they would take more than ``memory_gb``.
@@ -127,7 +130,7 @@ def load_samples(
     sources = _open(directory, masks)
     taken = _thin(sources, limit, stride)
     total = sum(source.length or 0 for source in sources)
-    gathering = _Gathering(total, masks, blank, memory_gb)
+    gathering = _Gathering(total, _common_size(sources), masks, blank, memory_gb)
     for done, (image, truth) in enumerate(_frames(sources, gathering), 1):
         progress(done, total)
         if image is not None and truth is not None:
@@ -147,15 +150,25 @@ def _open(directory: Path, masks: bool) -> list[FolderSource]:
     try:
         sources = open_every(directory, masks)
     except SourceError as error:
-        alone = not (directory / "sequences").is_dir()
-        if alone and (any(directory.glob("*.txt")) or any(directory.glob("annotations/*.txt"))):
-            error = SourceError(f"{error}; its annotations alone can be read by: train check --data")
-        raise DatasetError(f"{error}") from None
+        place = _annotations_alone(directory)
+        advice = "" if place is None else f"; annotations alone can be read by: train check --data {place}"
+        raise DatasetError(f"{error}{advice}") from None
     if all(source.read_truth is None for source in sources):
         raise DatasetError(
             f"{directory} has no annotations/; give a VisDrone DET, VID or MOT folder, AU-AIR, or rendered flights"
         )
     return sources
+
+
+def _annotations_alone(directory: Path) -> Path | None:
+    """Return the folder of annotation files that ``train check`` reads without pictures, if there is one."""
+    for place in (directory / "annotations", directory):
+        files = list(place.iterdir()) if place.is_dir() else []
+        if any(path.suffix == ".txt" for path in files) and not any(
+            path.suffix.lower() in IMAGE_SUFFIXES for path in files
+        ):
+            return None if (place / "sequences").is_dir() or (place / "images").is_dir() else place
+    return None
 
 
 def _thin(sources: list[FolderSource], limit: int | None, stride: int) -> dict[str, int]:
@@ -184,15 +197,32 @@ def _frames(sources: list[FolderSource], gathering: _Gathering) -> Iterator[tupl
         for frame in source:
             if frame.image is None:
                 gathering.set_aside["unreadable picture"] += 1
+            elif min(frame.image.shape[:2]) < SMALLEST:
+                gathering.set_aside[f"picture of less than {SMALLEST} pixels a side"] += 1
+                continue
             elif source.read_truth is None:
                 gathering.set_aside["picture without annotations"] += 1
             yield frame.image, frame.truth
 
 
-class _Gathering:
-    """Collects pictures in one array, whose size the first of them decides."""
+def _common_size(sources: list[FolderSource]) -> tuple[int, int]:
+    """Return the network size ``(width, height)`` that most pictures have; of several such, the largest."""
+    seen: Counter[tuple[int, int]] = Counter()
+    for path in (path for source in sources for path in source.pictures):
+        try:
+            width, height = read_size(path)
+        except ImageError:
+            continue  # counted when it is read
+        if min(width, height) >= SMALLEST:
+            seen[network_size(width, height, LONG_SIDE)] += 1
+    return max(seen, key=lambda size: (seen[size], size[0] * size[1], size), default=network_size(1, 1, LONG_SIDE))
 
-    def __init__(self, total: int, masks: bool, blank: bool, memory_gb: float) -> None:
+
+class _Gathering:
+    """Collects pictures in one array, all of ``size`` ``(width, height)``."""
+
+    def __init__(self, total: int, size: tuple[int, int], masks: bool, blank: bool, memory_gb: float) -> None:
+        self._size = size
         self._total, self._masks, self._blank, self._memory_gb = total, masks, blank, memory_gb
         self._images, self._planes = np.empty((0, 0, 0, 3), np.uint8), np.empty((0, 0, 0), np.uint8)
         self._objects: list[np.ndarray] = []
@@ -200,8 +230,8 @@ class _Gathering:
         self.set_aside: Counter[str] = Counter()
         self.painted: Counter[str] = Counter()
 
-    def _reserve(self, image: np.ndarray) -> None:
-        width, height = network_size(image.shape[1], image.shape[0], LONG_SIDE)
+    def _reserve(self) -> None:
+        width, height = self._size
         needed = self._total * height * width * 3 / 1e9
         if needed > self._memory_gb:
             most = max(1, int(self._total * self._memory_gb / needed))
@@ -215,7 +245,7 @@ class _Gathering:
     def add(self, image: np.ndarray, truth: Truth) -> None:
         """Bring one picture and its truth to the common size."""
         if not self._objects:
-            self._reserve(image)
+            self._reserve()
         height, width = self._images.shape[1:3]
         part = _share(image.shape[:2], (height, width))
         if part != (1.0, 1.0):
