@@ -143,6 +143,8 @@ def _print(order: EvaluationOrder, found: Any) -> None:
     for note in (*found.notes, *(f"{name} left out: {why}" for name, why in found.skipped.items())):
         say(note)
     for outcome in found.outcomes:
+        for note in outcome.notes:
+            say(note)
         for table in outcome.tables:
             print_lines([("", ""), (table.title, "")])
             print_table(table.heads, table.rows, words=table.words)

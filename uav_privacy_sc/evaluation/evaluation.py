@@ -30,6 +30,17 @@ class Outcome:
     tables: list[ResultTable] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, figure: Figure) -> None:
+        """Take in a figure without the panels for which nothing was measured, and note what is left out."""
+        measured = figure.measured()
+        if measured is not None:
+            self.figures.append(measured)
+            if measured.note != figure.note:
+                self.notes.append(f"figure {figure.name}: {measured.note}")
+        else:
+            self.notes.append(f"figure {figure.name} is left out: none of its panels could be measured")
 
 
 @dataclass
@@ -115,7 +126,9 @@ def _carry_out(
     units = each.units(setting, store)  # type: ignore[arg-type]
     measurements = run_units(units, kept, where, lambda done: progress(each.name, done, total))
     results = Results(measurements)
-    outcome = Outcome(each, results, list(each.tables(results, setting)), list(each.figures(results, setting)))
+    outcome = Outcome(each, results, list(each.tables(results, setting)))
+    for drawn in each.figures(results, setting):
+        outcome.add(drawn)
     if each.gallery is not None and store is not None:
         outcome.figures += each.gallery(setting, store)
     write_csv(out / f"measurements-{each.name}.csv", measurements)

@@ -56,6 +56,7 @@ def _section(outcome: Outcome) -> dict[str, Any]:
         "seconds": f"{outcome.seconds:.0f}",
         "figures": [(figure.title, figure_html(figure)) for figure in outcome.figures],
         "tables": [table_html(table) for table in outcome.tables],
+        "notes": outcome.notes,
         "missing": [f"{m}: {why} ({count})" for (m, why), count in sorted(outcome.results.missing().items())],
     }
 

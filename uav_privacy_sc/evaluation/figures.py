@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,11 @@ class Panel:
     y_from: float | None = None
     bounds: tuple[float, float] | None = None
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was measured for it: it has no point but published ones."""
+        return not any(len(series.x) for series in self.series if not series.published)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -74,6 +79,17 @@ class Figure:
     row_names: Sequence[str] = ()
     column_names: Sequence[str] = ()
     source: dict[str, Any] = field(default_factory=dict)
+
+    def measured(self) -> Figure | None:
+        """Return it without panels that have no point, which its note names; None where nothing is left."""
+        if not self.panels:
+            return self if self.pictures else None
+        left_out = [panel.title or panel.y_label for panel in self.panels if panel.empty]
+        if not left_out:
+            return self
+        kept = [panel for panel in self.panels if not panel.empty]
+        note = f"{self.note} Left out, for nothing could be measured: {', '.join(left_out)}.".strip()
+        return replace(self, panels=kept, note=note) if kept else None
 
     def write(self, folder: Path) -> list[Path]:
         """Write PNG and SVG below a folder and return their paths.

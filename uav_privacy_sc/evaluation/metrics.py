@@ -18,6 +18,8 @@ from uav_privacy_sc.scene import MASK_CLASSES, OBJECT_CLASSES, SENSITIVE_LABELS,
 #: A pixel of a truth mask about which nothing is known.
 UNLABELLED = 255
 SSIM_WINDOW = 7
+#: Why an operating point that breaks its constraints is in no mean.
+INFEASIBLE = "infeasible at this gain"
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,11 @@ def with_interval(found: Estimate | Missing, digits: int = 3) -> str:
     return f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}"
 
 
+def with_count(found: Estimate | Missing) -> str:
+    """Return a share with the number of samples that it is of."""
+    return ABSENT if isinstance(found, Missing) else f"{found.mean:.1%} of {found.n}"
+
+
 def with_test(found: PairedTest | Missing, digits: int = 3) -> str:
     """Return a paired difference with its interval and p."""
     if isinstance(found, Missing):

@@ -25,11 +25,12 @@ from uav_privacy_sc.evaluation.messages import (
     score_picture,
     transmit,
 )
+from uav_privacy_sc.evaluation.metrics import INFEASIBLE, Missing
 from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.profiles import protection_config, varied
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.protocols.scenarios import _block
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_count, with_interval, with_test
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
@@ -101,11 +102,11 @@ def _control(about: About) -> Iterator[Measurement]:
         point = optimize(policy, state.gain, state.noise_power)
         half, snr = policy.epsilon_total / 2, policy.p_available * state.gain / state.noise_power
         even = assess(policy, half, half, snr)
-        rows = (("bcd", point.utility, point.violation), ("without BCD", even.utility, even.violation))
-        for mechanism, utility, violation in rows:
+        rows = (("bcd", point.utility, point.feasible), ("without BCD", even.utility, even.violation == 0.0))
+        for mechanism, utility, feasible in rows:
             here = about.but(mechanism=mechanism, condition=name)
-            yield here.row("utility", float(utility))
-            yield here.row("constraints_held", float(violation == 0.0))
+            yield here.row("utility", float(utility) if feasible else Missing(INFEASIBLE))
+            yield here.row("constraints_held", float(feasible))
 
 
 _COLUMNS = (
@@ -169,12 +170,13 @@ def _controller(results: Results) -> ResultTable:
             estimate(results.values("constraints_held", name, condition=scenario).values())
             for name in ("bcd", "without BCD")
         ]
-        shares = [f"{item.mean:.1%}" if isinstance(item, Estimate) else "–" for item in held]
+        shares = [with_count(item) for item in held]
         cells = [with_interval(estimate(item.values()), 4) for item in pair]
         rows.append((scenario, *cells, with_test(paired(*pair), 4), *shares))
     heads = ("scenario", "U, BCD", "U, even split", "difference", "constraints held", "… even split")
     title = "The controller against an even split of budgets at full power"
-    return ResultTable("ablation-control", title, heads, rows)
+    note = "Utilities are means over the points that hold their constraints, the difference over samples where both do."
+    return ResultTable("ablation-control", title, heads, rows, (note,))
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:

@@ -16,9 +16,9 @@ from uav_privacy_sc.evaluation import published
 from uav_privacy_sc.evaluation.execution import Unit
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Measurement, Results, measured
-from uav_privacy_sc.evaluation.metrics import Missing
+from uav_privacy_sc.evaluation.metrics import INFEASIBLE, Missing
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, with_interval
+from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, with_count, with_interval
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate
 from uav_privacy_sc.link.channel import LinkConfig, draw_fading
@@ -28,7 +28,6 @@ ITERATIONS = 8
 #: Points of each axis of the exhaustive search.
 POINTS = 400
 _CHUNK = 20
-INFEASIBLE = "infeasible at this gain"
 
 
 def units(setting: Setting, store: SampleStore | None) -> Iterator[Unit]:
@@ -68,7 +67,7 @@ def _ours(point: OperatingPoint, about: dict[str, Any]) -> Iterator[Measurement]
     yield measured(float(point.feasible), mechanism="bcd", metric="feasible", **about)
     for number in range(1, ITERATIONS + 1):
         history = point.history[min(number, len(point.history)) - 1] if point.history else None
-        score = history.utility if history is not None else Missing(INFEASIBLE)
+        score = history.utility if point.feasible and history is not None else Missing(INFEASIBLE)
         yield measured(score, mechanism="bcd", metric=f"utility at iteration {number}", **about)
 
 
@@ -99,7 +98,7 @@ def tables(results: Results, setting: Setting) -> list[ResultTable]:
         gaps = list(results.values("gap", "bcd", condition=scenario).values())
         spread = f"{min(iterations):.0f} to {max(iterations):.0f}" if iterations else "–"
         worst = plain(max(gaps), 5) if gaps else "–"
-        share = f"{feasible.mean:.1%}" if isinstance(feasible, Estimate) else "–"
+        share = with_count(feasible)
         rows.append((scenario, *cells, spread, worst, share))
     heads = ("scenario", "U, 1", "P1", "U, 6", "P1", "U, 8", "P1", "iterations", "worst gap", "feasible")
     notes = (

@@ -14,12 +14,12 @@ from uav_privacy_sc.evaluation.execution import Unit
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Measurement, Results
 from uav_privacy_sc.evaluation.messages import About, protect, score_mask, score_picture, transmit
-from uav_privacy_sc.evaluation.metrics import Missing
+from uav_privacy_sc.evaluation.metrics import INFEASIBLE, Missing
 from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.profiles import protection_config
 from uav_privacy_sc.evaluation.protocols.location import NO_OBJECTS, displacement
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_count, with_interval, with_test
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
@@ -64,12 +64,15 @@ def _operating(about: About, point: OperatingPoint) -> Iterator[Measurement]:
         "location_error_expected": point.location_error
     }
     for name, value in values.items():
-        yield about.row(name, float(value) if value is not None else Missing("not given"))
+        score = float(value) if value is not None else Missing("not given")
+        yield about.row(name, score if point.feasible else Missing(INFEASIBLE))
     yield about.row("feasible", float(point.feasible))
 
 
 def _location_error(about: About, point: OperatingPoint, policy: ScenarioPolicy) -> float | Missing:
     centers = scene.centers(about.sample.boxes)
+    if not point.feasible:
+        return Missing(INFEASIBLE)
     if not len(centers):
         return Missing(NO_OBJECTS)
     rng = about.setting.rng(f"places {policy.name}", about.sample.name, about.seed)
@@ -78,8 +81,9 @@ def _location_error(about: About, point: OperatingPoint, policy: ScenarioPolicy)
 
 def _pictures(about: About, point: OperatingPoint, policy: ScenarioPolicy) -> Iterator[Measurement]:
     sample, setting = about.sample, about.setting
-    if sample.features is None:
-        yield from (about.row(name, Missing(NO_PICTURE)) for name in PICTURES)
+    if sample.features is None or not point.feasible:
+        reason = NO_PICTURE if sample.features is None else INFEASIBLE
+        yield from (about.row(name, Missing(reason)) for name in PICTURES)
         return
     budgets = Budgets.from_point(point, policy)
     release = protect(sample, protection_config(setting.profile), budgets, setting.noise_seed(sample.name, about.seed))
@@ -118,10 +122,13 @@ def _means(results: Results, setting: Setting) -> ResultTable:
             ours.append(with_interval(found, digits))
             theirs.append(published.text(published.find("5.7", metric, "bcd", condition=scenario), digits))
         feasible = estimate(results.values("feasible", "bcd", condition=scenario).values())
-        share = f"{feasible.mean:.1%}" if isinstance(feasible, Estimate) else "–"
-        rows += [(scenario, *ours, share), ("  P1 5.7", *theirs, "–")]
+        rows += [(scenario, *ours, with_count(feasible)), ("  P1 5.7", *theirs, "–")]
     heads = ("scenario", *(name for name, *_ in _COLUMNS), "feasible")
-    notes = (setting.preset.about, "Places are displaced by the released budgets, features by the profile's mechanism.")
+    notes = (
+        setting.preset.about,
+        "Places are displaced by the released budgets, features by the profile's mechanism. Means are over feasible "
+        "points alone; an infeasible one is in none of them.",
+    )
     return ResultTable("scenarios", "Scenarios over fading (P1 Figure 4)", heads, rows, (*notes, *reasons(missing)))
 
 
