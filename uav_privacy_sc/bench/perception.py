@@ -10,6 +10,7 @@ import numpy as np
 
 from uav_privacy_sc.bench.measure import Meter, Row
 from uav_privacy_sc.bench.registry import benchmark
+from uav_privacy_sc.scene import OBJECT_CLASSES
 
 #: The picture that is perceived, and the long side of the network's input in the memory run.
 PICTURE, SMALL_SIDE = (540, 960), 64
@@ -27,10 +28,12 @@ def _few(meter: Meter) -> Meter:
 
 @benchmark("perception", "perception")
 def perception(meter: Meter) -> Iterator[Row]:
-    """A 960x540 picture to features and objects, against its network's bare forward pass at 640; then the codec."""
+    """A 960x540 picture to features and objects, against its network's bare forward pass at 640; then the other
+    networks' forward passes (encoder, decoder, inverter) against the detector's."""
     import torch
 
     from uav_privacy_sc.attack.inversion import InversionAttacker
+    from uav_privacy_sc.perception.codec import mask_shape
     from uav_privacy_sc.perception.image import to_tensor
     from uav_privacy_sc.perception.stage import GroundDecoder, Perception
 
@@ -45,12 +48,14 @@ def perception(meter: Meter) -> Iterator[Row]:
     @torch.inference_mode()
     def codec() -> None:
         stage.encoder(tap)
-        decoder(percept.features, percept.objects)
-        inverter(percept.features)
+        decoder.decoder(code, prior)
+        inverter.network(code)
 
     _, tap = stage.detector.infer(batch)
+    code = torch.from_numpy(percept.features)[None]
+    prior = torch.zeros(1, len(OBJECT_CLASSES), *mask_shape(code.shape, decoder.mask_scale))
     yield Row.slowdown("perception / network", few.compare(lambda: stage(picture), network), at_most=1.15)
-    yield Row.slowdown("codec, attack / network", few.compare(codec, network), at_most=0.25)
+    yield Row.slowdown("codec, attacker / network", few.compare(codec, network), at_most=0.25)
 
 
 @benchmark("perception_memory", "perception")

@@ -145,4 +145,4 @@ class GroundDecoder:
             self.device
         )
         scores = self.decoder(code, prior)[0].permute(1, 2, 0)
-        return scores.argmax(dim=2).to(torch.uint8).cpu().numpy()
+        return scores.cpu().numpy().argmax(axis=2).astype(np.uint8)
