@@ -1,4 +1,4 @@
-"""The published numbers that P1's own equations do not allow, computed."""
+"""The published numbers that P1's own equations do not allow, or under one reading only, computed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from uav_privacy_sc import scene
 from uav_privacy_sc.evaluation import contradictions as claims
 from uav_privacy_sc.evaluation import published
+from uav_privacy_sc.evaluation.protocols import location
 from uav_privacy_sc.privacy.budget_map import budget_map
 from uav_privacy_sc.privacy.calibration import gaussian_sigma
 
@@ -39,14 +40,25 @@ def test_no_cell_of_algorithm_1_has_more_budget_than_the_background() -> None:
     assert budget_map(objects, (22, 40), 1.0).max() == pytest.approx(claims.largest_factor()) == pytest.approx(1.12)
     found = claims.region_accuracy()
     assert found.published > found.bound  # region-aware at 1 above uniform at 3, with at most 1.12 anywhere
+    assert claims.largest_factor("eq11") == pytest.approx(1.95)  # below 3, too: it holds under Eq. 11 as well
 
 
-def test_region_aware_ssim_lies_above_what_uniform_noise_at_its_largest_budget_interpolates_to() -> None:
+def test_region_aware_ssim_is_above_uniform_noises_under_algorithm_1_and_not_under_eq_11() -> None:
     found = claims.region_ssim()
+    assert "Algorithm 1" in found.title and "0.1643" in found.text and "0.1885" in found.text
+    assert claims.uniform_ssim(19.5) == pytest.approx(0.1643, abs=1e-4) and claims.uniform_ssim(19.5) > 0.1571
+    assert claims.uniform_ssim(39.0) == pytest.approx(0.1885, abs=1e-4) and claims.uniform_ssim(39.0) > 0.1835
     assert found.bound == pytest.approx(0.1410 + 0.1635 * 0.0242, abs=1e-4) and found.published > found.bound
 
 
-def test_published_location_errors_need_more_than_all_of_the_budget() -> None:
+def test_location_errors_follow_from_cell_to_cell_and_not_from_the_object() -> None:
+    assert location.budget_for("grid", 0.0248, from_cell=True) == pytest.approx(4.39, abs=0.01)  # of 5
+    assert location.budget_for("grid", 0.0584, from_cell=True) == pytest.approx(2.66, abs=0.01)  # of 3
+    rng = np.random.default_rng(0)
+    middles = (np.indices((16, 16)).reshape(2, -1).T + 0.5) / 16
+    drawn = [location.displacement(middles, "grid", 4.39, rng) for _ in range(400)]
+    assert np.mean(drawn) == pytest.approx(location.cell_error(4.39), rel=0.02)
+    assert all("can follow" in item.text and "cannot" not in item.text for item in claims.location_errors())
     surveillance, limited = claims.location_errors()
     assert surveillance.published == pytest.approx(10.3, abs=0.1) and surveillance.bound == 5.0
     assert limited.published == pytest.approx(3.11, abs=0.02) and limited.bound == 3.0

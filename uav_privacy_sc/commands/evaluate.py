@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -106,9 +107,19 @@ def _protocols(order: EvaluationOrder) -> int:
               file=sys.stderr)  # fmt: skip
         return 1
     except OSError as error:
-        raise BadInput(f"out folder {order.out} cannot be written: {error.strerror or error}") from None
+        raise BadInput(_said(error, order.out)) from None
     _print(order, found)
     return 0
+
+
+def _said(error: OSError, out: Path) -> str:
+    """Return an error in one line: that of the out folder if a file in it failed, or the disk is full."""
+    names = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, (str, bytes))]
+    inside = any(name.resolve().is_relative_to(out.resolve()) for name in names)
+    if inside or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return f"out folder {out} cannot be written: {error.strerror or error}"
+    where = f"{names[0]}: " if names else ""
+    return " ".join(f"{where}{error.strerror or error}".split())
 
 
 def _cores() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from uav_privacy_sc.evaluation import manifest
+from uav_privacy_sc.evaluation import manifest, provenance
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, fingerprint, run_units
 from uav_privacy_sc.evaluation.figures import Figure
 from uav_privacy_sc.evaluation.measurement import Results, write_csv
@@ -67,14 +67,17 @@ def evaluate(
     and ``report.html``; ``cache`` below it holds samples and finished units.
 
     Raises:
-        ValueError: no such protocol or dataset, or none of the protocols can run on it.
+        ValueError: no such protocol or dataset, none of the protocols can run on it, or ``out`` holds results of other
+            arguments or contents.
         OSError: ``out`` cannot be written.
         WorkerLost: a worker died; the same call goes on.
     """
     execution = execution or Execution()
     protocols = [find_protocol(name) for name in names]
     out.mkdir(parents=True, exist_ok=True)
-    store = _samples(protocols, setting, out, execution, progress)
+    made = provenance.made_with(setting, out)
+    provenance.refuse_another(out, setting, made)
+    store = _samples(protocols, setting, made, out, execution, progress)
     evaluation = Evaluation(setting, notes=[] if store is None else list(store.notes))
     for each in protocols:
         refusal = None if store is None else each.refusal(store.kind)
@@ -83,10 +86,12 @@ def evaluate(
                 raise ValueError(refusal)
             evaluation.skipped[each.name] = refusal
             continue
-        evaluation.outcomes.append(_carry_out(each, setting, store, out, execution, progress))
+        provenance.remember(out, setting, made)
+        kept = ResultStore(out / "cache" / each.name, _fingerprint(each, setting, made))
+        evaluation.outcomes.append(_carry_out(each, setting, store, kept, out, execution, progress))
     if not evaluation.outcomes:
         raise ValueError("; ".join(evaluation.skipped.values()))
-    _write_manifest(evaluation, store, execution, out)
+    _write_manifest(evaluation, store, execution, made, out)
     from uav_privacy_sc.evaluation.evaluation_report import write_report
 
     write_report(out / "report.html", evaluation)
@@ -94,11 +99,16 @@ def evaluate(
 
 
 def _samples(
-    protocols: Sequence[Protocol], setting: Setting, out: Path, execution: Execution, progress: Progress
+    protocols: Sequence[Protocol],
+    setting: Setting,
+    made: dict[str, Any],
+    out: Path,
+    execution: Execution,
+    progress: Progress,
 ) -> SampleStore | None:
     if all(each.needs == "nothing" for each in protocols):
         return None
-    store = SampleStore(out / "cache" / "samples", setting)
+    store = SampleStore(out / "cache" / "samples", setting, made)
     _refuse_early(protocols, store.kind)
     store.prepare(execution, lambda done: progress("samples", done, store.length))
     return store
@@ -114,12 +124,12 @@ def _carry_out(
     each: Protocol,
     setting: Setting,
     store: SampleStore | None,
+    kept: ResultStore,
     out: Path,
     execution: Execution,
     progress: Progress,
 ) -> Outcome:
     start = time.perf_counter()
-    kept = ResultStore(out / "cache" / each.name, _fingerprint(each, setting))
     total = _number_of_units(each, setting, store)
     progress(each.name, 0, total)
     where = Execution() if each.serial else execution
@@ -140,12 +150,13 @@ def _carry_out(
     return outcome
 
 
-def _fingerprint(each: Protocol, setting: Setting) -> str:
+def _fingerprint(each: Protocol, setting: Setting, made: dict[str, Any]) -> str:
     """Return what decides a protocol's numbers; those that perceive nothing do not depend on the dataset."""
     plain = setting.as_dict()
     if each.needs == "nothing":
         plain = {name: value for name, value in plain.items() if name not in ("dataset", "samples", "seeds")}
-    return fingerprint([each.name, plain, setting.networks.checksums()])
+        made = {name: value for name, value in made.items() if name != "dataset_sha256"}
+    return fingerprint([each.name, plain, made])
 
 
 def _number_of_units(each: Protocol, setting: Setting, store: SampleStore | None) -> int:
@@ -154,7 +165,9 @@ def _number_of_units(each: Protocol, setting: Setting, store: SampleStore | None
     return len(list(each.units(setting, store)))  # type: ignore[arg-type]
 
 
-def _write_manifest(evaluation: Evaluation, store: SampleStore | None, execution: Execution, out: Path) -> None:
+def _write_manifest(
+    evaluation: Evaluation, store: SampleStore | None, execution: Execution, made: dict[str, Any], out: Path
+) -> None:
     done = {
         outcome.protocol.name: {
             "seconds": round(outcome.seconds, 1),
@@ -165,5 +178,5 @@ def _write_manifest(evaluation: Evaluation, store: SampleStore | None, execution
     }
     for name, reason in evaluation.skipped.items():
         done[name] = {"skipped": reason}
-    evaluation.manifest = manifest.manifest(evaluation.setting, store, execution, done)
+    evaluation.manifest = manifest.manifest(evaluation.setting, store, execution, made, done)
     manifest.write(out, evaluation.manifest)

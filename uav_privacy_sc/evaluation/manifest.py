@@ -14,10 +14,15 @@ from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 
 _PACKAGES = ("numpy", "scipy", "torch", "torchvision", "ultralytics", "opencv-python", "scikit-image", "joblib")
 FILE = "manifest.json"
+_SAME = ("profile_sha256", "dataset_sha256", "code_sha256", "weights_sha256")
 
 
 def manifest(
-    setting: Setting, store: SampleStore | None, execution: Execution, protocols: dict[str, dict[str, Any]]
+    setting: Setting,
+    store: SampleStore | None,
+    execution: Execution,
+    made: dict[str, Any],
+    protocols: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
     """Return arguments, seeds, versions, checksums of weights, dataset and what each protocol came to."""
     found: dict[str, Any] = {
@@ -25,7 +30,7 @@ def manifest(
         "setting": setting.as_dict(),
         "scale": setting.preset.about,
         "backend": {"name": execution.backend, "jobs": execution.jobs},
-        "weights_sha256": setting.networks.checksums(),
+        **made,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -64,7 +69,7 @@ def _earlier(path: Path, found: dict[str, Any]) -> dict[str, Any]:
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         plain = json.loads(json.dumps(found))
-        same = all(before[name] == plain[name] for name in ("version", "setting", "weights_sha256"))
+        same = all(before[name] == plain[name] for name in ("version", "setting", *_SAME))
         return dict(before["protocols"]) if same else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

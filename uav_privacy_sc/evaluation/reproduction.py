@@ -48,7 +48,8 @@ averaged within each; published intervals are as printed.
 
 Our networks are trained on rendered flights, since neither VisDrone nor weights come with the package; P1 does not give
 its encoder, decoder, link budget or weights of the utility. So levels differ where they depend on these. What should
-agree is what follows from mechanisms alone, and where it does not, the second section has the calculation.
+agree is what follows from mechanisms alone, and where it does not, the second section has the calculation; where P1
+can be read in more than one way, under each reading.
 """
 
 WHY: dict[tuple[str, str], str] = {
@@ -59,8 +60,8 @@ WHY: dict[tuple[str, str], str] = {
     ("5.7", "utility"): "Weights, A_min, A_ref and E_max are ours, so the scale of U is, too.",
     ("5.7", "p_tx"): "Our link has another gain and our A_ref asks for another SNR.",
     ("5.7", "snr_db"): "Follows from A_ref, which P1 does not give.",
-    ("5.7", "location_error"): "The mechanism's error at the budget that the controller leaves for places; see the "
-    "calculation for what P1's needs.",
+    ("5.7", "location_error"): "The mechanism's error at the budget that the controller leaves for places, from the "
+    "object to where it is released; P1 does not say from where, see the calculation for both readings.",
     ("5.8", "category_accuracy"): "As in 5.6.",
     ("5.8", "ssim_sensitive"): "Both are gradient attackers', on other encoders and pictures; ours has the preset's "
     "steps.",
@@ -181,8 +182,9 @@ def _numbers(found: Folder) -> str:
 
 
 def _calculations() -> str:
-    text = "## What cannot follow from the published equations\n\n"
+    text = "## What the published equations do not allow, or under one reading only\n\n"
     text += (
+        "Where P1 leaves the reading open, the row says which reading it is about and what the other gives. "
         "Each row is computed by `evaluation/contradictions.py` and held by `test_evaluation_contradictions.py`.\n\n"
     )
     rows = [(item.title, f"{item.published:.4g}", f"{item.bound:.4g}", item.text) for item in contradictions()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -65,16 +65,17 @@ class Setting:
 class SampleStore:
     """The samples of a setting: made once, kept in ``folder``, read one by one.
 
+    ``made`` are the digests of what they are made with (``provenance.made_with``).
+
     Raises:
         ValueError: no such dataset, or nothing in it.
         OSError: the folder cannot be written.
     """
 
-    def __init__(self, folder: Path, setting: Setting) -> None:
+    def __init__(self, folder: Path, setting: Setting, made: Mapping[str, Any]) -> None:
         self.setting = setting
         self.notes: list[str] = []
-        sums = setting.networks.checksums()
-        digest = fingerprint([setting.dataset, setting.samples, sums["detector.pt"], sums["codec.pt"]])
+        digest = fingerprint([setting.dataset, setting.samples, dict(made)])
         self.folder = folder / digest
         self.folder.mkdir(parents=True, exist_ok=True)
         self.dataset: Dataset = open_dataset(setting.dataset, setting.samples, setting.networks)
