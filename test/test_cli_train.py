@@ -41,7 +41,7 @@ def test_flights_are_rendered_with_a_note_of_how(tmp_path: Path, monkeypatch: py
     assert main(["train", "flights", "--out", str(tmp_path), "--train", "2", "--test", "1"]) == 0
     assert json.loads((tmp_path / "train" / "flights.json").read_text())["flights"] == 2
     made = samples_module.load_samples(tmp_path / "test").describe()["made"]
-    assert made == {"made_by": "uav-privacy-sc train flights", "first_seed": 300_000, "flights": 1, "frames": 4}
+    assert made == {"made_by": "uav-privacy-sc train flights", "first_seed": 300_000, "flights": 1, "frames": 2}
 
 
 def test_the_weights_can_be_made_again_step_by_step(data: str, tmp_path: Path) -> None:

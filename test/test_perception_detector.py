@@ -125,7 +125,7 @@ def test_networks_of_other_tasks_are_refused(tmp_path: Path, config: str, ending
 
 def test_a_tap_that_the_codec_cannot_take_is_refused_with_the_remedy(tmp_path: Path) -> None:
     wide = save_network(tmp_path / "wide.pt", scene.OBJECT_CLASSES, "yolo11s.yaml")
-    with pytest.raises(WeightsError, match=r"layer 6 where the codec needs \(1, 128, 4, 4\); train a codec"):
+    with pytest.raises(WeightsError, match=r"layer 4 where the codec needs \(1, 128, 8, 8\); train a codec"):
         Perception(device="cpu", detector=wide)
     with pytest.raises(WeightsError, match="24 layers, and the codec taps layer 99"):
         Detector(DETECTOR, tap=Tap(layer=99))
@@ -139,7 +139,7 @@ def test_the_tap_is_that_of_the_codecs_settings_and_yolo11ns_where_they_are_sile
     codec.settings = {"tap_layer": 4, "tap_channels": 64, "stride": 8}
     assert tap_of(codec) == Tap(4, 64, 8)
     codec.settings = {"channels": 16}
-    assert tap_of(codec) == Tap(6, 128, 16)
+    assert tap_of(codec) == Tap(4, 128, 8)
     assert tap_of(object()) == Tap()
     with pytest.raises(ValueError, match="tap stride is 0"):
         Tap(stride=0)
@@ -234,8 +234,8 @@ def test_an_export_without_our_tap_is_refused_with_the_remedy(exported: Path, tm
     onnx.save(model, str(tmp_path / "odd.onnx"))
     with pytest.raises(WeightsError, match="odd.onnx have metadata that do not read"):
         Perception(device="cpu", detector=tmp_path / "odd.onnx")
-    with pytest.raises(WeightsError, match="tap layer 6, the codec needs layer 4"):
-        open_backend(exported, CPU, Tap(layer=4))
+    with pytest.raises(WeightsError, match="tap layer 4, the codec needs layer 6"):
+        open_backend(exported, CPU, Tap(layer=6))
     (tmp_path / "cut.onnx").write_bytes(exported.read_bytes()[:1_000_000])
     with pytest.raises(WeightsError, match="cannot read .*cut.onnx"):
         Perception(device="cpu", detector=tmp_path / "cut.onnx")
