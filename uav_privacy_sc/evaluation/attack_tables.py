@@ -8,7 +8,7 @@ from uav_privacy_sc.evaluation import published
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Results
 from uav_privacy_sc.evaluation.metrics import Missing
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import Cell, ResultTable, reasons, with_interval, with_tests
 from uav_privacy_sc.evaluation.setting import Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
 
@@ -70,17 +70,18 @@ def _table3(results: Results, setting: Setting) -> ResultTable:
 
 
 def _tests(results: Results, setting: Setting) -> ResultTable:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for epsilon in (20.0, 10.0, 1.0):
         for attacker in _known(results):
             cells = []
             for metric, digits in (("ssim", 4), ("ssim_sensitive", 4), ("psnr_sensitive", 2)):
                 pair = (results.values(metric, m, epsilon, attacker=attacker) for m in ("region_aware", "uniform"))
-                cells.append(with_test(paired(*pair), digits))
+                cells.append((paired(*pair), digits))
             rows.append((f"{epsilon:g}", attacker, *cells))
     heads = ("ε_v", "attacker", "SSIM", "SSIM, people", "PSNR people (dB)")
     title = "Region-aware less uniform at equal ε_v, by attacker (paired t-tests)"
-    return ResultTable("attackers-paired", title, heads, rows, (setting.preset.about,), words=2)
+    text, notes = with_tests(heads, rows)
+    return ResultTable("attackers-paired", title, heads, text, (setting.preset.about, *notes), words=2)
 
 
 def _places(results: Results, setting: Setting) -> ResultTable:
