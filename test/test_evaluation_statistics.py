@@ -8,7 +8,8 @@ from scipy import stats
 
 from uav_privacy_sc.evaluation.measurement import Measurement, Results, measured, read_csv, write_csv
 from uav_privacy_sc.evaluation.metrics import Missing
-from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, crossing, estimate, paired, rising
+from uav_privacy_sc.evaluation.result_tables import with_test, with_tests
+from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, crossing, estimate, holm, paired, rising
 
 
 def test_the_interval_is_students() -> None:
@@ -49,9 +50,24 @@ def test_a_paired_test_needs_two_samples_and_says_so() -> None:
     assert isinstance(found, Missing) and "there are 1" in found.reason
 
 
-def test_a_difference_without_spread_is_certain_or_none() -> None:
+def test_a_difference_without_spread_is_not_tested() -> None:
     same, other = {"a": 1.0, "b": 2.0}, {"a": 0.5, "b": 1.5}
-    assert paired(same, same).p == 1.0 and paired(same, other).p == 0.0  # type: ignore[union-attr]
+    for second, cell in ((same, "+0.000 ± 0.000"), (other, "+0.500 ± 0.000")):
+        found = paired(same, second)
+        assert isinstance(found, PairedTest) and found.p is None and found.verdict == "not tested"
+        assert with_test(found) == f"{cell} (no spread, not tested, n = 2)"
+
+
+def test_holms_correction_is_that_of_his_paper() -> None:
+    tests = [PairedTest(Estimate(1.0, 1.0, 5), p) for p in (0.01, 0.04, 0.03, 0.005, None)]
+    assert [item.p for item in holm(tests)] == [pytest.approx(p) for p in (0.03, 0.06, 0.06, 0.02)] + [None]
+
+
+def test_a_table_of_tests_is_corrected_as_a_whole_and_says_what_is_missing() -> None:
+    one = PairedTest(Estimate(1.0, 0.5, 7), 0.03)
+    rows, notes = with_tests(("of", "x", "y"), [("a", (one, 1), (one, 1)), ("b", (Missing("too few"), 1), "–")])
+    assert rows[0][1] == "+1.0 ± 0.5 (p = 0.060, n = 7)" and rows[1] == ("b", "–", "–")
+    assert "Holm" in notes[0] and "2 tests" in notes[0] and notes[1] == "b, x: too few"
 
 
 def test_rising_pools_what_falls_and_keeps_the_mean() -> None:

@@ -45,6 +45,7 @@ class EvaluationOrder:
     jobs: int | None = None
     device: str = "cpu"
     weights: Path | None = None
+    attackers: tuple[str, ...] = ()
 
 
 def carry_out(order: EvaluationOrder) -> int:
@@ -91,6 +92,7 @@ def _protocols(order: EvaluationOrder) -> int:
         preset(order.preset),
         Networks(weights, device),
         order.seed or 0,
+        tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in order.attackers),
     )
     execution = Execution(order.backend, order.jobs or _cores(), order.address)
     names = NAMES if order.protocol == ALL else (order.protocol,)

@@ -12,6 +12,7 @@ from uav_privacy_sc.evaluation import manifest, provenance
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, fingerprint, run_units
 from uav_privacy_sc.evaluation.figures import Figure
 from uav_privacy_sc.evaluation.measurement import Results, write_csv
+from uav_privacy_sc.evaluation.own_attackers import load_modules
 from uav_privacy_sc.evaluation.protocols import find_protocol
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.result_tables import ResultTable
@@ -75,6 +76,7 @@ def evaluate(
     execution = execution or Execution()
     protocols = [find_protocol(name) for name in names]
     out.mkdir(parents=True, exist_ok=True)
+    load_modules(setting.attackers)
     made = provenance.made_with(setting, out)
     provenance.refuse_another(out, setting, made)
     store = _samples(protocols, setting, made, out, execution, progress)

@@ -14,7 +14,7 @@ from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 
 _PACKAGES = ("numpy", "scipy", "torch", "torchvision", "ultralytics", "opencv-python", "scikit-image", "joblib")
 FILE = "manifest.json"
-_SAME = ("profile_sha256", "dataset_sha256", "code_sha256", "weights_sha256")
+_SAME = ("profile_sha256", "dataset_sha256", "code_sha256", "weights_sha256", "attackers_sha256")
 
 
 def manifest(

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from uav_privacy_sc.evaluation.own_attackers import source_of
 from uav_privacy_sc.evaluation.setting import Setting
 from uav_privacy_sc.graph import config_file
 
@@ -22,6 +23,7 @@ _WORDS = {
     "dataset_sha256": "another content of the dataset",
     "code_sha256": "other code of this package",
     "weights_sha256": "other weights",
+    "attackers_sha256": "another content of the attackers' modules",
 }
 
 
@@ -32,6 +34,7 @@ def made_with(setting: Setting, out: Path) -> dict[str, Any]:
         "dataset_sha256": _digest(_listing(Path(setting.dataset).expanduser(), out.resolve())),
         "code_sha256": code_digest(),
         "weights_sha256": setting.networks.checksums(),
+        "attackers_sha256": [_file_digest(source_of(name)) for name in setting.attackers],
     }
 
 
@@ -41,6 +44,10 @@ def code_digest() -> str:
     root = Path(__file__).resolve().parents[1]
     files = sorted(root.rglob("*.py"))
     return _digest(f"{path.relative_to(root)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files)
+
+
+def _file_digest(path: Path | None) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else None
 
 
 def _listing(path: Path, out: Path) -> Iterator[str]:

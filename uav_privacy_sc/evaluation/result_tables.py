@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from uav_privacy_sc.evaluation.metrics import Missing
-from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest
+from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, holm
 
 #: What stands where nothing could be measured; the reason is below the table.
 ABSENT = "–"
@@ -105,14 +105,41 @@ def with_count(found: Estimate | Missing) -> str:
 
 
 def with_test(found: PairedTest | Missing, digits: int = 3) -> str:
-    """Return a paired difference with its interval and p."""
+    """Return a paired difference with its interval, p and number of samples."""
     if isinstance(found, Missing):
         return ABSENT
-    return f"{found.difference.mean:+.{digits}f} ± {found.difference.half_width or 0:.{digits}f} ({p_value(found.p)})"
+    mean, reach = found.difference.mean, found.difference.half_width or 0
+    return f"{mean:+.{digits}f} ± {reach:.{digits}f} ({p_value(found.p)}, n = {found.difference.n})"
 
 
-def p_value(p: float) -> str:
+#: A cell of a table of tests: text, or a test with its number of digits.
+Cell = str | tuple[PairedTest | Missing, int]
+
+
+def with_tests(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+    """Return rows as text, p corrected by Holm over all tests of the table, and the notes that belong below it."""
+    tests = [cell[0] for row in rows for cell in row if isinstance(cell, tuple) and isinstance(cell[0], PairedTest)]
+    corrected = iter(holm(tests))
+    text, missing = [], []
+    for row in rows:
+        cells = []
+        for head, cell in zip(heads, row, strict=True):
+            if isinstance(cell, str):
+                cells.append(cell)
+                continue
+            if isinstance(cell[0], Missing):
+                missing.append((f"{row[0]}, {head}", cell[0]))
+            cells.append(with_test(cell[0] if isinstance(cell[0], Missing) else next(corrected), cell[1]))
+        text.append(tuple(cells))
+    count = sum(test.p is not None for test in tests)
+    note = (f"p is corrected by Holm's method for the {count} tests of this table.",) if count > 1 else ()
+    return text, (*note, *reasons(missing))
+
+
+def p_value(p: float | None) -> str:
     """Return a p value as papers write it."""
+    if p is None:
+        return "no spread, not tested"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
@@ -122,6 +149,21 @@ def plain(value: float | None, digits: int = 3) -> str:
 
 
 def reasons(found: Sequence[tuple[str, Estimate | PairedTest | Missing]]) -> tuple[str, ...]:
-    """Return a note for each thing that could not be measured."""
-    notes = {f"{name}: {item.reason}" for name, item in found if isinstance(item, Missing)}
-    return tuple(sorted(notes))
+    """Return a note for each reason why something could not be measured, and one of the samples that means are of."""
+    why: dict[str, list[str]] = {}
+    sizes: dict[str, list[int]] = {}
+    for name, item in found:
+        if isinstance(item, Missing):
+            why.setdefault(item.reason, []).append(name)
+        elif isinstance(item, Estimate):
+            sizes.setdefault(name, []).append(item.n)
+    notes = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in sorted(why.items())]
+    spans = {
+        name: f"{min(many)}" if min(many) == max(many) else f"{min(many)} to {max(many)}"
+        for name, many in sizes.items()
+    }
+    if spans:
+        same = len(set(spans.values())) == 1
+        each = next(iter(spans.values())) if same else ", ".join(f"{name} {span}" for name, span in spans.items())
+        notes.append(f"Samples (n): {each}.")
+    return tuple(notes)

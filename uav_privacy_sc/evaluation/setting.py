@@ -30,6 +30,7 @@ class Setting:
         preset: the scale.
         networks: weights and device.
         base_seed: from which all noise is drawn.
+        attackers: modules, or ``.py`` files, that register further attackers.
 
     Raises:
         ValueError: a number out of range.
@@ -42,6 +43,7 @@ class Setting:
     preset: Preset
     networks: Networks = Networks()
     base_seed: int = 0
+    attackers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, low in (("samples", 1), ("seeds", 1), ("base_seed", 0)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,33 +47,45 @@ def estimate(values: Iterable[float], reason: str = "not measured") -> Estimate 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """The mean difference of two conditions over the same samples, and the two-sided p of a paired t-test."""
+    """The mean difference of two conditions over the same samples, and the two-sided p of a paired t-test.
+
+    ``p`` is None where the difference is the same in every sample: without spread there is no test.
+    """
 
     difference: Estimate
-    p: float
+    p: float | None
 
     @property
     def verdict(self) -> str:
         """Which side is higher, where the interval leaves zero out."""
+        if self.p is None:
+            return "not tested"
         if self.p >= 1 - CONFIDENCE:
             return "no difference shown"
         return "higher" if self.difference.mean > 0 else "lower"
 
 
 def paired(first: Mapping[str, float], second: Mapping[str, float]) -> PairedTest | Missing:
-    """Compare two conditions over the samples that have both.
-
-    A difference that is the same in every sample has no spread: its p is 1 where it is zero, else 0.
-    """
+    """Compare two conditions over the samples that have both."""
     common = [name for name in first if name in second]
     if len(common) < 2:
         return Missing(f"a paired test needs two samples with both values; there are {len(common)}")
     difference = estimate(first[name] - second[name] for name in common)
     assert isinstance(difference, Estimate) and difference.half_width is not None
-    if difference.half_width == 0.0:
-        return PairedTest(difference, 1.0 if difference.mean == 0.0 else 0.0)
+    if difference.half_width <= 1e-12 * max(1.0, abs(difference.mean)):
+        return PairedTest(difference, None)
     error = difference.half_width / float(stats.t.ppf((1 + CONFIDENCE) / 2, difference.n - 1))
     return PairedTest(difference, float(2 * stats.t.sf(abs(difference.mean / error), difference.n - 1)))
+
+
+def holm(tests: Sequence[PairedTest]) -> list[PairedTest]:
+    """Return tests with p corrected for their number by Holm (1979); those without p do not count."""
+    order = sorted((test.p, place) for place, test in enumerate(tests) if test.p is not None)
+    found, highest = list(tests), 0.0
+    for rank, (p, place) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p))
+        found[place] = PairedTest(tests[place].difference, highest)
+    return found
 
 
 def rising(values: Iterable[float]) -> np.ndarray:

@@ -30,7 +30,7 @@ from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.profiles import protection_config, varied
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.protocols.scenarios import _block
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_count, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import Cell, ResultTable, reasons, with_count, with_interval, with_tests
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
@@ -149,21 +149,22 @@ def _variants(results: Results, setting: Setting) -> ResultTable:
 
 
 def _paired(results: Results, setting: Setting) -> ResultTable:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for variant in VARIANTS:
         if variant.name == "region_aware":
             continue
         cells = []
         for _, metric, digits, attacker in _COLUMNS:
             pair = (results.values(metric, n, EPSILON_V, attacker=attacker) for n in (variant.name, "region_aware"))
-            cells.append(with_test(paired(*pair), digits))
+            cells.append((paired(*pair), digits))
         rows.append((variant.name, *cells))
     heads = ("variant less region-aware", *(name for name, *_ in _COLUMNS))
-    return ResultTable("ablation-paired", "What each part is worth (paired t-tests over samples)", heads, rows)
+    text, notes = with_tests(heads, rows)
+    return ResultTable("ablation-paired", "What each part is worth (paired t-tests over samples)", heads, text, notes)
 
 
 def _controller(results: Results) -> ResultTable:
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for scenario in results.distinct("condition", mechanism="bcd"):
         pair = [results.values("utility", name, condition=scenario) for name in ("bcd", "without BCD")]
         held = [
@@ -172,11 +173,12 @@ def _controller(results: Results) -> ResultTable:
         ]
         shares = [with_count(item) for item in held]
         cells = [with_interval(estimate(item.values()), 4) for item in pair]
-        rows.append((scenario, *cells, with_test(paired(*pair), 4), *shares))
+        rows.append((scenario, *cells, (paired(*pair), 4), *shares))
     heads = ("scenario", "U, BCD", "U, even split", "difference", "constraints held", "… even split")
     title = "The controller against an even split of budgets at full power"
     note = "Utilities are means over the points that hold their constraints, the difference over samples where both do."
-    return ResultTable("ablation-control", title, heads, rows, (note,))
+    text, notes = with_tests(heads, rows)
+    return ResultTable("ablation-control", title, heads, text, (note, *notes))
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:

@@ -1,10 +1,15 @@
-"""Every attacker against the same messages: pictures (P1 Table 3), places, the map of people, classes and number."""
+"""Every attacker against the same messages: pictures (P1 Table 3), places, the map of people, classes and number.
+
+None of them is given anything of the sample's truth. The street map is the road in the mask that the ground decoder,
+whose weights are public, makes of the features of the same frame.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,7 @@ from uav_privacy_sc.evaluation.measurement import Measurement
 from uav_privacy_sc.evaluation.messages import EPSILON_L, P_TX, About, protect, score_picture
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.networks import networks_for
+from uav_privacy_sc.evaluation.own_attackers import built, load_modules, takes
 from uav_privacy_sc.evaluation.profiles import protection_config, varied
 from uav_privacy_sc.evaluation.protocols.location import NO_OBJECTS
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
@@ -38,21 +44,29 @@ CASES: tuple[tuple[str, float | None], ...] = (
 GRADIENT = ("gradient", "gradient_adaptive")
 #: Objects of a sample that the location attackers are measured on.
 MOST_OBJECTS = 12
+#: Instances by class in the training part of VisDrone-DET, in the order of ``scene.OBJECT_CLASSES``: what is public of
+#: how frequent a class is.
+CLASS_COUNTS = (79_337, 27_059, 10_480, 144_867, 24_956, 12_875, 4_812, 3_246, 5_926, 29_647)
+SILENCE, ANOTHER = "silence", "another picture"
 PRIVATE = (("in clear", None), ("ε 3", 3.0), ("ε 1", 1.0))
 
 
 def units(setting: Setting, store: SampleStore) -> Iterator[Unit]:
     """Yield one unit a sample; the slow gradient attack is run on the first few that the preset allows."""
-    for number, sample in enumerate(store):
-        yield Unit(sample.name, partial(measure, sample, setting, number < setting.preset.gradient_samples))
+    following = chain(islice(store, 1, None), islice(store, 1))
+    for number, (sample, other) in enumerate(zip(store, following, strict=True)):
+        features = None if other.name == sample.name else other.features
+        gradient = number < setting.preset.gradient_samples
+        yield Unit(sample.name, partial(measure, sample, setting, gradient, features))
 
 
-def measure(sample: Sample, setting: Setting, gradient: bool) -> list[Measurement]:
-    """Return what every attacker makes of one sample's messages."""
+def measure(sample: Sample, setting: Setting, gradient: bool, other: np.ndarray | None = None) -> list[Measurement]:
+    """Return what every attacker makes of one sample's messages; ``other`` are the features of another picture."""
+    load_modules(setting.attackers)
     found: list[Measurement] = []
     for seed in range(setting.seeds):
         about = About(NAME, setting, sample, seed)
-        found += _pictures(about, gradient)
+        found += _pictures(about, gradient, other)
         found += _places(about)
         found += _maps(about)
         found += _descriptors(about)
@@ -62,19 +76,23 @@ def measure(sample: Sample, setting: Setting, gradient: bool) -> list[Measuremen
 # Pictures
 
 
-def _pictures(about: About, gradient: bool) -> Iterator[Measurement]:
-    cases = [_intercepted(about, mechanism, epsilon) for mechanism, epsilon in CASES]
-    networks = networks_for(about.setting.networks)
-    for (mechanism, epsilon), frame in zip(CASES, cases, strict=True):
-        here = about.but(mechanism=mechanism, epsilon_v=epsilon)
-        for name, inverter in networks.inverters.items():
-            yield from score_picture(here.but(attacker=name), inverter(frame.features))
-    silence = np.zeros_like(about.sample.features)
-    for name, inverter in networks.inverters.items():
-        yield from score_picture(about.but(mechanism="silence", attacker=name), inverter(silence))
+def _pictures(about: About, gradient: bool, other: np.ndarray | None) -> Iterator[Measurement]:
+    """Score all picture attackers on every case, and on two controls: silence, and the features of another picture."""
+    heard = {case: _intercepted(about, *case) for case in CASES}
+    clear = heard["none", None]
+    heard[SILENCE, None] = replace(clear, features=np.zeros_like(clear.features))
+    if other is not None and other.shape == clear.features.shape:
+        heard[ANOTHER, None] = replace(clear, features=other)
+    for name, inverter in networks_for(about.setting.networks).inverters.items():
+        for (mechanism, epsilon), frame in heard.items():
+            here = about.but(mechanism=mechanism, epsilon_v=epsilon, attacker=name)
+            yield from score_picture(here, inverter(frame.features))
     for name, attack in _other_attacks(about.setting, gradient):
-        pictures = attack(cases, about.setting.rng(f"attacker {name}", about.sample.name, about.seed))
-        for (mechanism, epsilon), picture in zip(CASES, pictures, strict=True):
+        if isinstance(attack, Missing):
+            yield from (about.but(mechanism=m, epsilon_v=e, attacker=name).row("ssim", attack) for m, e in heard)
+            continue
+        rng = about.setting.rng(f"attacker {name}", about.sample.name, about.seed)
+        for (mechanism, epsilon), picture in zip(heard, attack(list(heard.values()), rng), strict=True):
             if picture is not None:
                 yield from score_picture(about.but(mechanism=mechanism, epsilon_v=epsilon, attacker=name), picture)
 
@@ -92,20 +110,22 @@ def _intercepted(about: About, mechanism: str, epsilon: float | None) -> Any:
 def _other_attacks(setting: Setting, gradient: bool) -> Iterator[tuple[str, Any]]:
     """Yield the registered picture attackers but the inverters, which are loaded from the evaluation's weights."""
     from uav_privacy_sc.attack.gradient import preset
-    from uav_privacy_sc.attack.interface import attackers, create
+    from uav_privacy_sc.attack.interface import attackers
 
     scale = setting.preset
     rate = 0.02 * 300 / scale.gradient_steps
     config = preset(
         "paper", steps=scale.gradient_steps, pixels=scale.gradient_pixels, learning_rate=min(rate, 0.1), batch=4
     )
+    offered = {
+        "encoder": lambda: networks_for(setting.networks).encoder,
+        "config": lambda: config,
+        "device": lambda: setting.networks.device,
+    }
     for entry in attackers("picture"):
-        if entry.name in GRADIENT:
-            if gradient:
-                options = {"encoder": networks_for(setting.networks).encoder, "config": config}
-                yield entry.name, create(entry.name, **options, device=setting.networks.device)
-        elif not entry.name.startswith(("inver", "inversion")):
-            yield entry.name, create(entry.name)
+        own = not entry.build.__module__.startswith("uav_privacy_sc.")
+        if own or (entry.name in GRADIENT and gradient):
+            yield entry.name, built(entry, **({} if own and not takes(entry, "encoder") else offered))
 
 
 # Places
@@ -114,8 +134,7 @@ def _other_attacks(setting: Setting, gradient: bool) -> Iterator[tuple[str, Any]
 def _places(about: About) -> Iterator[Measurement]:
     from uav_privacy_sc.attack.interface import attackers
 
-    sample = about.sample
-    few = sample.boxes[:MOST_OBJECTS]
+    few, street = about.sample.boxes[:MOST_OBJECTS], _street_map(about)
     for branch in ("grid", "planar_laplace"):
         here = about.but(mechanism=branch, epsilon_l=EPSILON_L)
         for frames in about.setting.preset.track_frames:
@@ -128,7 +147,7 @@ def _places(about: About) -> Iterator[Measurement]:
                 "location_error", _error(heard[-1].objects, few)
             )
             for entry in attackers("location"):
-                yield from _locate(here.but(condition=condition, attacker=entry.name), entry, heard, few)
+                yield from _locate(here.but(condition=condition, attacker=entry.name), entry, heard, few, street)
 
 
 def _overheard(about: About, objects: np.ndarray, branch: str, frames: int) -> list[Any]:
@@ -148,29 +167,43 @@ def _overheard(about: About, objects: np.ndarray, branch: str, frames: int) -> l
 
 
 def _in_order(config: ProtectionConfig, **descriptors: Any) -> ProtectionConfig:
-    """Return the protection with objects in their order, so that guesses can be scored, and other options."""
-    options = replace(config.objects.descriptors, shuffle=False, **descriptors)
+    """Return the protection with objects in their order, so that guesses can be scored, and other options.
+
+    Dummies are left out for the same reason, unless the number is what is attacked.
+    """
+    options = replace(config.objects.descriptors, **{"shuffle": False, "count_epsilon": None, **descriptors})
     return replace(config, objects=replace(config.objects, descriptors=options))
 
 
-def _locate(about: About, entry: Any, heard: list[Any], truth: np.ndarray) -> Iterator[Measurement]:
-    """Score an attacker on the last frame; with the street map where it takes a prior and the map is known."""
+def _locate(about: About, entry: Any, heard: list[Any], truth: np.ndarray, street: Any) -> Iterator[Measurement]:
+    """Score an attacker on the last frame; once more with the street map where it takes a prior."""
     frames = heard if "track" in entry.name else heard[-1:]
     if len(frames) == 1 < len(heard):
         return  # it looks at single frames: more of them change nothing
     rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
-    variants = {about.attacker: entry.build()}
-    if entry.adaptive and about.sample.mask is not None:
-        variants[f"{about.attacker}, street map"] = entry.build(prior=_street_map(about.sample.mask))
+    variants = {about.attacker: built(entry)}
+    if takes(entry, "prior"):
+        variants[f"{about.attacker}, street map"] = built(entry, prior=lambda: street)
     for name, attack in variants.items():
+        if isinstance(attack, Missing):
+            yield about.but(attacker=name).row("location_error", attack)
+            continue
         guess = attack(frames, rng)[-1]
         error = float(np.linalg.norm(guess - scene.centers(truth), axis=1).mean())
         yield about.but(attacker=name).row("location_error", error)
 
 
-def _street_map(mask: np.ndarray) -> Any:
+def _street_map(about: About) -> Any:
+    """Return the prior of an eavesdropper who decodes the frame's features, at ε_v 1, with the ground's decoder.
+
+    Descriptors are no part of it: their places are what the prior is to be held against.
+    """
     from uav_privacy_sc.attack.location import StreetPrior
 
+    config = protection_config(about.setting.profile)
+    noise_seed = about.setting.noise_seed(about.sample.name, about.seed)
+    release = protect(about.sample, config, Budgets(1.0, EPSILON_L, P_TX), noise_seed)
+    mask = networks_for(about.setting.networks).decoder(release.features, scene.no_objects())
     road = scene.MASK_CLASSES.index("road")
     return StreetPrior.from_mask((mask == road) | (mask < len(scene.OBJECT_CLASSES)))
 
@@ -183,7 +216,7 @@ def _error(released: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _maps(about: About) -> Iterator[Measurement]:
-    from uav_privacy_sc.attack.interface import attackers, create
+    from uav_privacy_sc.attack.interface import attackers
     from uav_privacy_sc.attack.sensitive_map import roc, sensitive_cells
 
     assert about.sample.features is not None
@@ -196,7 +229,11 @@ def _maps(about: About) -> Iterator[Measurement]:
                 yield here.but(attacker=entry.name).row("auc", Missing("no sensitive object was detected"))
                 continue
             rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
-            scores = create(entry.name)([frame], rng)[0]
+            attack = built(entry)
+            scores = attack if isinstance(attack, Missing) else attack([frame], rng)[0]
+            if isinstance(scores, Missing):
+                yield here.but(attacker=entry.name).row("auc", scores)
+                continue
             score = Missing("nothing was received") if scores is None else roc(scores, truth).auc
             yield here.but(attacker=entry.name).row("auc", score)
 
@@ -212,16 +249,28 @@ def _mapped(about: About, source: str) -> Any:
 
 
 def _descriptors(about: About) -> Iterator[Measurement]:
-    from uav_privacy_sc.attack.interface import attackers, create
+    """Score what is named right; labels once more with public class frequencies as prior, and by these alone."""
+    from uav_privacy_sc.attack.interface import attackers
 
+    truth, frequencies = about.sample.boxes, np.array(CLASS_COUNTS) / sum(CLASS_COUNTS)
     for target in ("label", "count"):
         for condition, epsilon in PRIVATE:
+            here = about.but(mechanism=f"{target} descriptor", condition=condition)
             frame = _described(about, target, epsilon)
+            if target == "label":
+                yield here.but(attacker="blind").row("hit", _hit(target, np.tile(frequencies, (len(truth), 1)), truth))
             for entry in attackers(target):
-                rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
-                belief = create(entry.name)([frame], rng)[0]
-                here = about.but(mechanism=f"{target} descriptor", attacker=entry.name, condition=condition)
-                yield here.row("hit", _hit(target, belief, about.sample.boxes))
+                variants = {entry.name: built(entry)}
+                if target == "label" and takes(entry, "prior"):
+                    prior = tuple(frequencies.tolist())
+                    variants[f"{entry.name}, class frequencies"] = built(entry, prior=partial(tuple, prior))
+                for name, attack in variants.items():
+                    wrong = next((item for item in (frame, attack) if isinstance(item, Missing)), None)
+                    if wrong is not None:
+                        yield here.but(attacker=name).row("hit", wrong)
+                        continue
+                    rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
+                    yield here.but(attacker=name).row("hit", _hit(target, attack([frame], rng)[0], truth))
 
 
 def _described(about: About, target: str, epsilon: float | None) -> Any:
@@ -229,7 +278,10 @@ def _described(about: About, target: str, epsilon: float | None) -> Any:
     from uav_privacy_sc.object_release import ObjectRelease
     from uav_privacy_sc.privacy.randomness import RandomStreams
 
-    config = _in_order(protection_config(about.setting.profile), **{f"{target}_epsilon": epsilon})
+    config = protection_config(about.setting.profile)
+    if target == "count" and epsilon is not None and config.objects.predictive:
+        return Missing("places that follow tracks tell dummies from objects: a private number needs independent places")
+    config = _in_order(config, **{f"{target}_epsilon": epsilon})
     budgets = Budgets(1.0, EPSILON_L, P_TX)
     streams = RandomStreams(about.setting.noise_seed(about.sample.name, about.seed))
     objects = ObjectRelease(config.objects, streams)(about.sample.boxes, budgets, EPSILON_L).objects

@@ -19,7 +19,7 @@ from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.profiles import protection_config
 from uav_privacy_sc.evaluation.protocols.location import NO_OBJECTS, displacement
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_count, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import Cell, ResultTable, reasons, with_count, with_interval, with_tests
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
@@ -133,16 +133,17 @@ def _means(results: Results, setting: Setting) -> ResultTable:
 
 
 def _differences(results: Results, setting: Setting) -> ResultTable:
-    names, rows = results.distinct("condition"), []
+    names, rows = results.distinct("condition"), list[tuple[Cell, ...]]()
     for place, first in enumerate(names):
         for second in names[place + 1 :]:
             cells = []
             for _, metric, digits in _COLUMNS[:4]:
                 pair = (results.values(metric, "bcd", condition=name) for name in (first, second))
-                cells.append(with_test(paired(*pair), digits))
+                cells.append((paired(*pair), digits))
             rows.append((f"{first} less {second}", *cells))
     heads = ("", *(name for name, *_ in _COLUMNS[:4]))
-    return ResultTable("scenarios-paired", "Differences at equal fades (paired t-tests)", heads, rows)
+    text, notes = with_tests(heads, rows)
+    return ResultTable("scenarios-paired", "Differences at equal fades (paired t-tests)", heads, text, notes)
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:

@@ -33,7 +33,7 @@ from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.profiles import protection_config, varied
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, reasons, with_interval, with_test
+from uav_privacy_sc.evaluation.result_tables import Cell, ResultTable, reasons, with_interval, with_tests
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, PairedTest, crossing, estimate, paired, rising
@@ -126,11 +126,13 @@ def _sweep(results: Results, setting: Setting) -> ResultTable:
         *("mechanism", "ε_v", "accuracy, prior", "accuracy, no prior", "mIoU, prior", "SSIM", "SSIM, people"),
         *("PSNR people (dB)", "P1 accuracy", "P1 SSIM, people"),
     )
-    rows = [_sweep_row(results, name, key) for name, *key in _all_cases(setting)]
+    missing: list[tuple[str, Estimate | Missing]] = []
+    rows = [_sweep_row(results, name, key, missing) for name, *key in _all_cases(setting)]
     notes = (
         setting.preset.about,
         f"Means over {len(results.distinct('sample'))} samples ± 95 % intervals by Student's t; seeds are averaged "
         "within a sample. SSIM and PSNR are the plain inverter's.",
+        *reasons(missing),
     )
     return ResultTable("tradeoff", "Privacy-utility trade-off (P1 Figure 3)", heads, rows, notes, words=2)
 
@@ -145,12 +147,16 @@ def _all_cases(setting: Setting) -> list[tuple[str, str, float | None, float | N
     return cases
 
 
-def _sweep_row(results: Results, name: str, key: list[Any]) -> tuple[str, ...]:
+def _sweep_row(
+    results: Results, name: str, key: list[Any], missing: list[tuple[str, Estimate | Missing]]
+) -> tuple[str, ...]:
     mechanism, epsilon, kappa = key
 
     def cell(metric: str, digits: int = 3, **more: str) -> str:
         values = results.values(metric, mechanism, epsilon, kappa, **more).values()
-        return with_interval(estimate(values), digits)
+        found = estimate(values, results.reason(metric, mechanism, epsilon, kappa, **more))
+        missing.append((" ".join((metric, *more.values())), found))
+        return with_interval(found, digits)
 
     paper = kappa in (None, 1.12) and mechanism in ("uniform", "region_aware")
     theirs = [
@@ -171,19 +177,18 @@ def _sweep_row(results: Results, name: str, key: list[Any]) -> tuple[str, ...]:
 
 
 def _equal_epsilon(results: Results, setting: Setting) -> ResultTable:
-    rows, tests = [], []
+    rows: list[tuple[Cell, ...]] = []
     for curve in curves(setting)[1:]:
         for epsilon in setting.preset.epsilons:
             cells = []
             for metric, more in _COMPARED:
                 ours = results.values(metric, curve.mechanism, epsilon, curve.kappa_bg, **more)
-                test = paired(ours, results.values(metric, "uniform", epsilon, **more))
-                tests.append((f"{metric} at ε_v {epsilon:g}", test))
-                cells.append(with_test(test))
+                cells.append((paired(ours, results.values(metric, "uniform", epsilon, **more)), 3))
             rows.append((curve.name, f"{epsilon:g}", *cells))
     title = "Region-aware less uniform at equal ε_v (paired t-tests over samples)"
     heads = ("mechanism", "ε_v", "accuracy, prior", "accuracy, no prior", "SSIM", "SSIM, people", "PSNR people (dB)")
-    return ResultTable("tradeoff-equal-epsilon", title, heads, rows, (setting.preset.about, *reasons(tests)), words=2)
+    text, notes = with_tests(heads, rows)
+    return ResultTable("tradeoff-equal-epsilon", title, heads, text, (setting.preset.about, *notes), words=2)
 
 
 _COMPARED: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -209,16 +214,19 @@ class EqualSuccess:
 def equal_success(results: Results, setting: Setting, attacker: str) -> list[EqualSuccess]:
     """Return region-aware against uniform noise where both give the attacker the same mean SSIM around people.
 
-    The levels are a quarter, a half and three quarters of the way from the lowest to the highest mean that all
-    mechanisms reach within the sweep. The epsilon of either mechanism comes from its mean curve (made rising, linear in
-    log epsilon), and the accuracy of every sample from its own curve at that epsilon.
+    The levels are a quarter, a half and three quarters of the way from the lowest to the highest mean that this
+    mechanism and uniform noise both reach within the sweep. The epsilon of either comes from its mean curve (made
+    rising, linear in log epsilon), and the accuracy of every sample from its own curve at that epsilon.
     """
-    means = [_mean_curve(results, setting, attacker, curve) for curve in curves(setting)]
-    if any(mean is None for mean in means):
-        return []
-    low, high = max(rising(mean)[0] for mean in means if mean), min(rising(mean)[-1] for mean in means if mean)
-    levels = [low + part * (high - low) for part in (0.25, 0.5, 0.75)]
-    return [_at_level(results, setting, attacker, curve, level) for curve in curves(setting)[1:] for level in levels]
+    uniform, found = _mean_curve(results, setting, attacker, Curve("uniform")), []
+    for curve in curves(setting)[1:]:
+        mean = _mean_curve(results, setting, attacker, curve)
+        if uniform is None or mean is None:
+            continue
+        low, high = max(rising(uniform)[0], rising(mean)[0]), min(rising(uniform)[-1], rising(mean)[-1])
+        levels = [low + part * (high - low) for part in (0.25, 0.5, 0.75)] if high > low else []
+        found += [_at_level(results, setting, attacker, curve, level) for level in levels]
+    return found
 
 
 def _at_level(results: Results, setting: Setting, attacker: str, curve: Curve, level: float) -> EqualSuccess:
@@ -265,15 +273,19 @@ def _accuracy_at(results: Results, setting: Setting, curve: Curve, epsilon: floa
 
 
 def _equal_success(results: Results, setting: Setting, attacker: str) -> ResultTable:
-    rows, tests = [], []
+    rows: list[tuple[Cell, ...]] = []
     for item in equal_success(results, setting, attacker):
-        tests += [(f"SSIM {item.level:.3f}, {item.curve.name}", test) for test in item.tests.values()]
         epsilons = ("–" if each is None else f"{each:.3g}" for each in (item.epsilon, item.epsilon_uniform))
-        rows.append((item.curve.name, f"{item.level:.3f}", *epsilons, *map(with_test, item.tests.values())))
+        rows.append((item.curve.name, f"{item.level:.3f}", *epsilons, *((test, 3) for test in item.tests.values())))
     heads = ("mechanism", "SSIM, people", "its ε_v", "uniform's ε_v", "accuracy, prior", "accuracy, no prior")
     title = f"Region-aware less uniform where the {attacker} has the same SSIM around people"
     name = "tradeoff-equal-success" + ("-adaptive" if "adaptive" in attacker else "")
-    return ResultTable(name, title, heads, rows, (setting.preset.about, *reasons(tests)), words=1)
+    text, notes = with_tests(heads, rows)
+    compared = {row[0] for row in rows}
+    lost = [curve.name for curve in curves(setting)[1:] if curve.name not in compared]
+    why = "no level of SSIM around people that it and uniform noise both reach within the sweep"
+    notes = (setting.preset.about, *notes, *(f"{each}: {why}" for each in lost))
+    return ResultTable(name, title, heads, text, notes, words=1)
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:
