@@ -177,6 +177,22 @@ def test_jpegs_keep_to_their_bits_and_use_them() -> None:
         baseline.jpeg_within(image, 100)
 
 
+def test_jpegs_have_the_channel_uses_of_the_features_and_no_bit_more_than_capacity(whole) -> None:
+    results = _outcome(whole[1], "baseline").results
+    uses = [results.values("channel_uses", name) for name in results.distinct("mechanism")]
+    assert len(uses) == 10 and all(each == uses[0] for each in uses) and set(uses[0].values()) == {16 * 11 * 20 / 2}
+    assert baseline.carried_bits(100, 3.0) == 200
+    table = _outcome(whole[1], "baseline").tables[0]
+    assert table.heads[1:3] == ("channel uses", "kbit") and any("analog" in note for note in table.notes)
+
+
+def test_a_jpeg_that_does_not_fit_is_not_sent_and_its_picture_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baseline, "carried_bits", lambda symbols, snr: 10)
+    rows = [row for row in baseline.measure(drawn_sample(0), _setting()) if row.mechanism.startswith("JPEG")]
+    assert {row.value for row in rows if row.metric == "arrives"} == {0.0}
+    assert {row.reason for row in rows if row.metric == "ssim"} == {baseline.NO_JPEG}
+
+
 def test_recall_counts_overlap_of_sensitive_boxes_alone() -> None:
     truth = drawn_sample(0).truth
     assert truth is not None
@@ -291,9 +307,10 @@ def test_a_folder_with_fewer_pictures_than_asked_gives_what_it_has_and_says_so(t
 
 def test_annotations_alone_get_the_smallest_size_of_visdrone_that_holds_them(tmp_path: Path) -> None:
     (tmp_path / "annotations").mkdir()
-    (tmp_path / "annotations" / "a.txt").write_text("950,400,300,200,1,4,0,0\n")
+    (tmp_path / "annotations" / "a.txt").write_text("950,400,300,200,1,4,0,0\n1,2,0,5,1,4,0,0\nno numbers\n")
     dataset = samples.open_dataset(str(tmp_path), 5, FakeNetworks())
     sample = next(dataset.draws)()
+    assert sum(dataset.oddities.values()) == 2 and dataset.oddities["zero-size box"] == 1
     assert dataset.kind == "boxes" and "fewer than the 5" in dataset.notes[1]
     assert sample.truth is not None and sample.truth["w"][0] == pytest.approx(300 / 1344)
     rows = np.zeros(1, [("left", float), ("top", float), ("width", float), ("height", float)])

@@ -17,6 +17,8 @@ from uav_privacy_sc.palette import colour_mask
 from uav_privacy_sc.release import Budgets
 
 ROWS = 3
+#: At which the baseline's pictures are sent: 20 dB.
+GALLERY_SNR = 100.0
 #: Budgets of the pictures: P1's of Table 3, and one at which features begin to tell something.
 _CASES = (
     ("no protection", "none", None, 1.0),
@@ -73,6 +75,17 @@ def _decoded(sample: Sample, setting: Setting, mechanism: str, kappa: float | No
     return colour_mask(networks_for(setting.networks).decoder(heard.heard, heard.prior))
 
 
+def _as_jpeg(image: np.ndarray, bits: int) -> np.ndarray:
+    """Return a picture as its JPEG within ``bits`` shows it, black where none is so small."""
+    from uav_privacy_sc.evaluation.protocols.baseline import decoded, jpeg_within
+
+    try:
+        data, *_ = jpeg_within(image, bits)
+    except ValueError:
+        return np.zeros((176, 320, 3), np.uint8)
+    return cv2.resize(decoded(data, image.shape), (320, 176), interpolation=cv2.INTER_AREA)
+
+
 def baseline_gallery(setting: Setting, store: SampleStore) -> list[Figure]:
     """Return what an eavesdropper has of a few samples with people, by each way of sending."""
     from uav_privacy_sc.evaluation.protocols import baseline
@@ -82,15 +95,15 @@ def baseline_gallery(setting: Setting, store: SampleStore) -> list[Figure]:
     for sample in chosen:
         assert sample.image is not None
         pictures = [_original(sample)]
+        assert sample.features is not None
+        bits = baseline.carried_bits(baseline.channel_uses(sample.features), GALLERY_SNR)
         for how in baseline.METHODS.values():
-            data, *_ = baseline.jpeg_within(baseline.hide(sample.image, sample.detected, how), 150_000)
-            shrunk = cv2.resize(baseline.decoded(data, sample.image.shape), (320, 176), interpolation=cv2.INTER_AREA)
-            pictures.append(shrunk)
+            pictures.append(_as_jpeg(baseline.hide(sample.image, sample.detected, how), bits))
         pictures.append(_attacked(sample, setting, "region_aware", 300.0, 1.0))
         rows.append(pictures)
     if not rows:
         return []
     columns = ("original", *baseline.METHODS, "features, κ_bg 300")
     names = tuple(sample.name for sample in chosen)
-    title = "What an eavesdropper has"
+    title = "What an eavesdropper has (JPEG in the features' channel uses at 20 dB)"
     return [Figure("pictures-baseline", title, pictures=rows, row_names=names, column_names=columns)]

@@ -53,8 +53,8 @@ can be read in more than one way, under each reading.
 """
 
 WHY: dict[tuple[str, str], str] = {
-    ("5.6", "category_accuracy"): "Networks and data are ours; at these budgets our features carry little, and what is "
-    "right comes from descriptors and from what is common.",
+    ("5.6", "category_accuracy"): "Networks and data are ours; what features and descriptors contribute is in the "
+    "trade-off table, beside the row without any features.",
     ("5.6", "ssim_sensitive"): "Our inverter draws a likely scene where it hears nothing, which already has some "
     "structural similarity; P1 does not give the level of silence.",
     ("5.7", "utility"): "Weights, A_min, A_ref and E_max are ours, so the scale of U is, too.",

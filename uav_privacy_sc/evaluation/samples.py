@@ -143,15 +143,17 @@ def _pictures(path: Path, samples: int, networks: Networks) -> Dataset:
     def calls() -> Iterator[partial[Sample]]:
         given = 0
         for source in sources:
-            for frame in source:
-                if given == samples:
-                    return
-                if frame.image is None:
-                    dataset.oddities["picture that cannot be read"] += 1
-                    continue
-                given += 1
-                yield partial(perceived, _sample(frame, f"{source.name} {frame.index}"), networks)
-            dataset.oddities.update(source.oddities)
+            try:
+                for frame in source:
+                    if given == samples:
+                        return
+                    if frame.image is None:
+                        dataset.oddities["picture that cannot be read"] += 1
+                        continue
+                    given += 1
+                    yield partial(perceived, _sample(frame, f"{source.name} {frame.index}"), networks)
+            finally:  # also of the last source, which is left when there are enough
+                dataset.oddities.update(source.oddities)
 
     dataset.draws = calls()
     return dataset
@@ -191,8 +193,23 @@ def _boxes(path: Path, files: list[Path], samples: int) -> Dataset:
     if len(files) < samples:
         notes.append(f"{path} holds {len(files)} annotation files, fewer than the {samples} asked for: all are used")
     chosen = np.unique(np.linspace(0, len(files) - 1, min(samples, len(files))).round().astype(int))
-    calls = (partial(read_boxes, files[number]) for number in chosen)
-    return Dataset(f"{path.name} (boxes only)", "boxes", calls, len(chosen), notes)
+    dataset = Dataset(f"{path.name} (boxes only)", "boxes", iter(()), len(chosen), notes)
+
+    def calls() -> Iterator[partial[Sample]]:
+        for number in chosen:
+            dataset.oddities.update(annotation_faults(files[number]))
+            yield partial(read_boxes, files[number])
+
+    dataset.draws = calls()
+    return dataset
+
+
+def annotation_faults(path: Path) -> Counter[str]:
+    """Return what of an annotation file is set aside or changed, by kind."""
+    from uav_privacy_sc.data.visdrone import DET_FIELDS, frame_annotations, read_rows
+
+    rows, faults = read_rows(path, DET_FIELDS)
+    return faults + frame_annotations(rows, *guessed_size(rows))[1]
 
 
 def read_boxes(path: Path) -> Sample:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -93,6 +94,7 @@ class SampleStore:
         """Render or read all samples and perceive their pictures, unless they are there."""
         if self.complete:
             self._count()
+            self._note(json.loads((self.folder / "complete").read_text(encoding="utf-8")))
             return
         calls = (partial(_numbered, number, call) for number, call in self._missing())
         done = len(list(self.folder.glob("[0-9]*[0-9].npz")))
@@ -101,9 +103,12 @@ class SampleStore:
             done += 1
             progress(done)
         self._count()
-        (self.folder / "complete").write_text(str(self.length))
-        for oddity, count in self.dataset.oddities.items():
-            self.notes.append(f"{self.dataset.name}: {oddity}: {count}")
+        oddities = dict(sorted(self.dataset.oddities.items()))
+        (self.folder / "complete").write_text(json.dumps(oddities), encoding="utf-8")
+        self._note(oddities)
+
+    def _note(self, oddities: Mapping[str, int]) -> None:
+        self.notes += [f"{self.dataset.name}: {oddity}: {count}" for oddity, count in oddities.items()]
 
     def _count(self) -> None:
         self.length = len(list(self.folder.glob("[0-9]*[0-9].npz")))

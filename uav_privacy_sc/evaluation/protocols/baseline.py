@@ -1,12 +1,14 @@
-"""What people use today: hide the people that the detector found, and send a JPEG of equal bits over the same link.
+"""What people use today: hide the people that the detector found, and send a JPEG in equal channel uses.
 
-Bits: those that the protected features take as lattice codes. The JPEG's quality is the highest that fits; where none
-does, the picture is shrunk. It goes as one packet in the same airtime and arrives whole, or is lost where the block's
-capacity is below its rate. An eavesdropper who hears it has the picture itself.
+Both ways have as many complex symbols as the analog features take, at the same power and fade. The JPEG has the bits
+that the block's capacity carries in them, for the aircraft knows its gain as the controller does: the quality is the
+highest that fits, where none does the picture is shrunk, and where not even that helps nothing is sent. An eavesdropper
+who hears it has the picture itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -36,9 +38,8 @@ from uav_privacy_sc.evaluation.protocols.scenarios import _block
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.link.channel import LinkConfig
-from uav_privacy_sc.link.outage import packet_error_probability
-from uav_privacy_sc.link.payload import code_bits
-from uav_privacy_sc.privacy import lattice
+from uav_privacy_sc.link.outage import capacity
+from uav_privacy_sc.link.payload import analog_payload
 from uav_privacy_sc.release import Budgets
 
 NAME = "baseline"
@@ -48,6 +49,9 @@ FOUND_IOU = 0.5
 MARGIN = 0.1
 #: Size of the eavesdropper's picture in the comparison: that of the inverter.
 SIZE = (320, 176)
+NO_JPEG = "no JPEG is small enough for the block's capacity"
+ANALOG = "analog features have no bits"
+_OF_JPEG = ("bits", "quality", "scale", "ssim", "psnr", "ssim_sensitive", "psnr_sensitive", "people_found")
 OURS: tuple[tuple[str, str, float | None, float], ...] = (
     ("features, no protection", "none", None, 1.0),
     ("features, uniform ε_v 1", "uniform", None, 1.0),
@@ -142,40 +146,44 @@ def measure(sample: Sample, setting: Setting) -> list[Measurement]:
     found: list[Measurement] = []
     for seed in range(setting.seeds):
         about = About(NAME, setting, sample, seed)
-        bits = _feature_bits(about)
         for name, how in METHODS.items():
-            found += _sent_as_picture(about.but(mechanism=name), how, bits)
+            found += _sent_as_picture(about.but(mechanism=name), how)
         for name, mechanism, kappa, epsilon in OURS:
             found += _sent_as_features(about.but(mechanism=name), mechanism, kappa, epsilon)
     return found
 
 
-def _feature_bits(about: About) -> int:
-    """Return the bits of the uniform release at ε_v 1 as lattice codes."""
-    config = varied(protection_config("hardened"), "uniform")
-    noise_seed = about.setting.noise_seed(about.sample.name, about.seed)
-    release = protect(about.sample, config, Budgets(1.0, EPSILON_L, P_TX), noise_seed)
-    return code_bits(lattice.encode(release.features, lattice.STEP))
+def channel_uses(features: np.ndarray) -> int:
+    """Return the complex symbols of analog features, which all ways of sending get."""
+    return analog_payload(features.size, 0, LinkConfig()).feature_symbols
 
 
-def _sent_as_picture(about: About, how: Callable[[np.ndarray], np.ndarray] | None, bits: int) -> Iterator[Measurement]:
-    sample, link = about.sample, LinkConfig()
-    assert sample.image is not None
-    data, quality, scale = jpeg_within(hide(sample.image, sample.detected, how), bits)
+def carried_bits(symbols: int, snr: float) -> int:
+    """Return the bits that a block's capacity carries in a number of complex symbols."""
+    return math.floor(symbols * capacity(snr))
+
+
+def _sent_as_picture(about: About, how: Callable[[np.ndarray], np.ndarray] | None) -> Iterator[Measurement]:
+    sample = about.sample
+    assert sample.image is not None and sample.features is not None
+    symbols = channel_uses(sample.features)
+    bits = carried_bits(symbols, _block(about.setting, sample, about.seed).snr(P_TX))
+    networks = networks_for(about.setting.networks)
+    yield about.row("channel_uses", float(symbols))
+    yield about.row("exposed", _exposed(sample, how))
+    try:
+        data, quality, scale = jpeg_within(hide(sample.image, sample.detected, how), bits)
+    except ValueError:
+        yield about.row("arrives", 0.0)
+        yield from score_mask(about, networks.decoder(np.zeros_like(sample.features), scene.no_objects()))
+        yield from (about.row(name, Missing(NO_JPEG)) for name in _OF_JPEG)
+        return
     picture = decoded(data, sample.image.shape)
     yield from (about.row(n, float(v)) for n, v in (("bits", 8 * len(data)), ("quality", quality), ("scale", scale)))
-    rate = 8 * len(data) / (link.feature_airtime_s * link.bandwidth_hz)
-    snr = _block(about.setting, sample, about.seed).snr(P_TX)
-    lost = packet_error_probability(snr, rate, 8 * len(data), link.object_outage)
-    yield about.row("arrives", 1.0 - lost)
-    networks = networks_for(about.setting.networks)
+    yield about.row("arrives", 1.0)
     percept = networks.perception(picture)
-    features, objects = percept.features, percept.objects
-    if lost >= 0.5:
-        features, objects = np.zeros_like(features), scene.no_objects()
-    yield from score_mask(about, networks.decoder(features, objects))
+    yield from score_mask(about, networks.decoder(percept.features, percept.objects))
     yield from _eavesdropped(about, picture)
-    yield about.row("exposed", _exposed(sample, how))
 
 
 def _sent_as_features(about: About, mechanism: str, kappa: float | None, epsilon: float) -> Iterator[Measurement]:
@@ -185,6 +193,8 @@ def _sent_as_features(about: About, mechanism: str, kappa: float | None, epsilon
     sent = transmit(release, P_TX, setting, sample, about.seed)
     networks = networks_for(setting.networks)
     yield from score_mask(about, networks.decoder(sent.ground.heard, sent.ground.prior))
+    yield about.row("channel_uses", float(sent.payload.feature_symbols))
+    yield about.row("bits", float(sent.payload.feature_bits) if sent.payload.feature_bits else Missing(ANALOG))
     yield about.row("arrives", float(sent.ground.features is not None))
     yield from _eavesdropped(about, networks.inverters["inverter"](release.features))
 
