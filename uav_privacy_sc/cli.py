@@ -276,6 +276,9 @@ def evaluate(
         str, typer.Option(help="For the networks: auto, cpu or cuda:N.", rich_help_panel=COMPUTER)
     ] = "cpu",
     weights: Weights = None,
+    attackers: Annotated[
+        list[str] | None, typer.Option(help="Module or .py file that registers attackers of your own; several times.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="matrix: budget that all mechanisms claim.")] = 1.0,
     delta: Annotated[float, typer.Option(help="matrix: failure probability that they claim.")] = 1e-5,
     draws: Annotated[int, typer.Option(help="matrix: draws over which is measured, at least 2.")] = 30,
@@ -290,6 +293,7 @@ def evaluate(
 
     scale = {"dataset": dataset, "samples": samples, "seeds": seeds, "profile": profile, "preset": preset}
     where = {"backend": backend, "address": address, "jobs": jobs, "device": device, "weights": weights}
+    scale["attackers"] = tuple(attackers or ())
     order = EvaluationOrder(protocol, out, epsilon, delta, draws, seed, json, **scale, **where)  # type: ignore[arg-type]
     raise typer.Exit(carry_out(order))
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from uav_privacy_sc import scene
+from uav_privacy_sc.data.synthetic.traffic import VISDRONE_COUNTS
 from uav_privacy_sc.evaluation.attack_tables import figures, tables
 from uav_privacy_sc.evaluation.execution import Unit
 from uav_privacy_sc.evaluation.measurement import Measurement
@@ -44,9 +45,8 @@ CASES: tuple[tuple[str, float | None], ...] = (
 GRADIENT = ("gradient", "gradient_adaptive")
 #: Objects of a sample that the location attackers are measured on.
 MOST_OBJECTS = 12
-#: Instances by class in the training part of VisDrone-DET, in the order of ``scene.OBJECT_CLASSES``: what is public of
-#: how frequent a class is.
-CLASS_COUNTS = (79_337, 27_059, 10_480, 144_867, 24_956, 12_875, 4_812, 3_246, 5_926, 29_647)
+#: What is public of how frequent a class is: instances in VisDrone-DET's validation split.
+CLASS_COUNTS = VISDRONE_COUNTS
 SILENCE, ANOTHER = "silence", "another picture"
 PRIVATE = (("in clear", None), ("ε 3", 3.0), ("ε 1", 1.0))
 
