@@ -92,7 +92,7 @@ class BudgetServerNode(StageNode[BudgetServerConfig]):
 
     A gain that differs from the one before is that of a new block, and moves budgets by one step; the same one again
     is a repetition, of which the link sends as many as time passes, and moves nothing: steps go by blocks, never by
-    the clock. Where the channel stands still the link tells new blocks apart by the last place of the number
+    the clock. Where the channel stands still the link tells new blocks apart by the last bits of the number
     (``pipeline.LinkStage.gain_db``). A new scenario is solved for at once, at the last gain.
     """
 
