@@ -27,6 +27,7 @@ from uav_privacy_sc.perception.training.checkpoint import Checkpoint, Checkpoint
 from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining, mask_loss  # noqa: E402
 from uav_privacy_sc.perception.training.curve import plot_losses, smooth  # noqa: E402
 from uav_privacy_sc.perception.training.detector import (  # noqa: E402
+    CropPlaces,
     DetectorTrainer,
     DetectorTraining,
     crop_sample,
@@ -79,6 +80,26 @@ def test_a_crop_keeps_boxes_on_their_objects() -> None:
             assert np.allclose([bright[:, 1].max() + 1, bright[:, 0].max() + 1], [x2, y2], atol=2)
             seen += 1
     assert seen > 15
+
+
+def test_balanced_crops_hold_the_rare_class() -> None:
+    config, rng = DetectorTraining(crop=64, zoom=(0.7, 1.5), balance=1.0), np.random.default_rng(3)
+    image = np.zeros((352, 640, 3), np.uint8)
+    corners = [[0.0, 0.0], [1.0, 1.0], [0.98, 0.02]]
+    cars = scene.make_objects(corners, np.full((3, 2), 0.05), [3, 3, 3])
+    buses = scene.make_objects([*corners, [0.5, 0.4]], np.full((4, 2), 0.05), [3, 3, 3, 8])
+    pictures = [cars] * 30 + [buses]
+    places = CropPlaces(pictures, config.balance)
+    drawn = [places.draw(rng) for _ in range(300)]
+    assert 100 < sum(k == 30 for k, _ in drawn) < 200, "one class in two, though one picture in 31"
+    for picture, around in drawn:
+        assert around is not None
+        _, rows = crop_sample(image, pictures[picture], config, rng, around)
+        at_border = bool(((around < 0.03) | (around > 0.97)).any())
+        assert len(rows) or at_border, "the object is in its crop"
+    without = CropPlaces(pictures, 0.0)
+    assert sum(without.draw(rng)[0] == 30 for _ in range(300)) < 30
+    assert all(place is None for _, place in (CropPlaces([cars[:0]], 1.0).draw(rng) for _ in range(5)))
 
 
 def test_detector_training_resumes_where_it_stopped(samples: Samples, trained: Path, tmp_path: Path) -> None:

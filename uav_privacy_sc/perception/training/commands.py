@@ -106,6 +106,9 @@ def detector(
     freeze: Annotated[
         int, typer.Option(min=0, help="Leave so many first layers as INIT has them; a codec that taps one still fits.")
     ] = 0,
+    balance: Annotated[
+        float, typer.Option(help="Share of crops around an object of a class drawn evenly, however rare it is.")
+    ] = 0.5,
     limit: LimitOption = None,
     stride: StrideOption = 5,
     threads: ThreadsOption = 2,
@@ -123,7 +126,13 @@ def detector(
 
     torch.set_num_threads(threads)
     config = DetectorTraining(
-        steps=steps, batch=batch, crop=crop, learning_rate=learning_rate, seed=seed, freeze=freeze
+        steps=steps,
+        batch=batch,
+        crop=crop,
+        learning_rate=learning_rate,
+        seed=seed,
+        freeze=freeze,
+        balance=balance,
     )
     samples = _samples(data, limit, stride, masks=False)
     tell(samples)
