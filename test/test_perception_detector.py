@@ -83,6 +83,12 @@ def test_a_detector_that_can_see_nobody_says_so(tmp_path: Path) -> None:
     assert Perception(device="cpu").notes == ()
 
 
+def test_a_folder_without_a_card_does_not_vouch_for_its_detector(tmp_path: Path) -> None:
+    for name in ("codec.pt", "detector.pt"):
+        shutil.copy(shipped(name), tmp_path)
+    assert any("no card.json beside codec.pt" in note for note in Perception(tmp_path, device="cpu").notes)
+
+
 def test_coco_weights_give_our_labels_and_other_classes_are_dropped_and_counted(tmp_path: Path) -> None:
     detector = Detector(save_network(tmp_path / "coco.pt", COCO_CLASSES))
     rows = [[0.1, 0.1, 0.2, 0.2, 0.9, 0], [0.3, 0.3, 0.5, 0.5, 0.8, 16], [0.6, 0.6, 0.7, 0.8, 0.7, 3]]
@@ -98,7 +104,7 @@ def test_coco_weights_give_our_labels_and_other_classes_are_dropped_and_counted(
     ("name", "content", "named"),
     [
         ("none.pt", None, "are not there"),
-        ("text.pt", b"no weights", "cannot read"),
+        ("text.pt", b"no weights", "cannot read .*truncated, or not ultralytics.*; give a detection network"),
         ("cut.pt", DETECTOR.read_bytes()[:100_000], "cannot read"),
         ("weights.bin", b"", "give .pt, .onnx or .engine"),
         ("weights", b"", "give .pt, .onnx or .engine"),

@@ -61,8 +61,11 @@ def load_yolo(path: Path) -> Any:
         model: Any = YOLO(str(path), task="detect").model
         model.names = {k: str(model.names[k]) for k in range(len(model.names))}
         return model.float().fuse(verbose=False).eval()
-    except Exception as error:
-        raise WeightsError(f"cannot read detector weights {path}: {_line(error)}") from None
+    except Exception as error:  # ultralytics raises many kinds, with advice on commands of its own
+        why = f"it needs {error.name}" if isinstance(error, ModuleNotFoundError) else "truncated, or not ultralytics'"
+        raise WeightsError(
+            f"cannot read detector weights {path}: {why}; give a detection network that ultralytics saved (.pt)"
+        ) from None
 
 
 class TorchBackend:

@@ -107,7 +107,9 @@ class Perception:
 
     def _notes(self, trained_on: str | None) -> tuple[str, ...]:
         notes = []
-        if trained_on is not None and self.detector.source_sha256 != trained_on:
+        if trained_on is None:
+            notes.append("no card.json beside codec.pt says which detector it was trained on; make sure it is this one")
+        elif self.detector.source_sha256 != trained_on:
             notes.append(
                 "codec.pt was trained on another detector; train one on this with `uav-privacy-sc train codec`"
             )
