@@ -155,3 +155,39 @@ def test_a_codec_needs_a_detector_and_something_to_paint(
 ) -> None:
     assert main(["train", "codec", "--data", data, "--out", str(tmp_path / "none")]) == 2
     assert "none is no folder" in capsys.readouterr().err
+
+
+def _card(folder: Path, map50: float | None, digest: str = "pictures") -> str:
+    folder.mkdir(exist_ok=True)
+    detector = {} if map50 is None else {"map50": map50, "map50_all_sizes": 0.4}
+    (folder / "card.json").write_text(json.dumps({"figures": {"data": {"digest": digest}, "detector": detector}}))
+    return str(folder)
+
+
+def test_weights_agree_within_the_spread_and_not_beyond(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from uav_privacy_sc.perception.training.agreement import WITHIN
+
+    within = WITHIN["detector mAP50"]
+    there = ["--other", _card(tmp_path / "there", 0.6)]
+    assert main(["train", "agree", "--out", _card(tmp_path / "near", 0.6 - 0.9 * within), *there]) == 0
+    assert "agrees" in capsys.readouterr().out
+    assert main(["train", "agree", "--out", _card(tmp_path / "far", 0.6 - 1.1 * within), *there]) == 1
+    assert "DIFFERS" in capsys.readouterr().out
+    assert main(["train", "agree", "--out", _card(tmp_path / "none", None), *there, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == list(WITHIN) and rows[0]["here"] is None and rows[0]["agrees"] is None
+
+
+def test_cards_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = ["--other", _card(tmp_path / "there", 0.6)]
+    assert main(["train", "agree", "--out", _card(tmp_path / "else", 0.6, "other pictures"), *there]) == 2
+    assert "different test pictures" in capsys.readouterr().err
+    assert main(["train", "agree", "--out", str(tmp_path / "nothing"), *there]) == 2
+    assert "has no figures" in capsys.readouterr().err
+
+
+def test_the_shipped_weights_agree_with_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    from uav_privacy_sc.perception.weights import shipped
+
+    assert main(["train", "agree", "--out", str(shipped("codec.pt").parent), "--json"]) == 0
+    assert all(row["agrees"] for row in json.loads(capsys.readouterr().out)), "and no figure is missing"

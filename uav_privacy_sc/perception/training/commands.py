@@ -318,6 +318,33 @@ def export(
     typer.echo(f"wrote {export_detector(weights, out, detector)}")
 
 
+@app.command()
+def agree(
+    out: OutOption = Path("out/weights"),
+    other: Annotated[
+        Path | None, typer.Option(help="Folder of the weights to compare with; the shipped ones if left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Say whether the weights in OUT are as good as the shipped ones: both cards' figures, and how far they may differ.
+
+    Exit status 1 where a figure lies farther away than trainings with other seeds do.
+    """
+    from uav_privacy_sc.perception.training.agreement import WITHIN, compare
+    from uav_privacy_sc.perception.weights import card_of, locate
+
+    rows = compare(card_of(out), card_of(other or locate("codec.pt").parent))
+    if as_json:
+        typer.echo(json.dumps([row.as_dict() for row in rows]))
+    else:
+        typer.echo(f"{'':38}{'here':>8}{'there':>8}{'may differ by':>15}")
+        for row in rows:
+            verdict = {True: "agrees", False: "DIFFERS", None: "missing"}[row.agrees]
+            typer.echo(f"{row.name:38}{row.here:8.3f}{row.there:8.3f}{WITHIN[row.name]:15.3f}  {verdict}")
+    if any(row.agrees is False for row in rows):
+        raise typer.Exit(1)
+
+
 @app.command("all")
 def everything(
     data: Annotated[Path, typer.Option(help="Folder for the rendered flights.")] = Path("out/training"),
@@ -332,6 +359,7 @@ def everything(
     for noise in ("none", "adaptive"):
         attacker(data / "train", out, noise, steps=ATTACKER_STEPS, threads=threads)
     card(data / "test", out, real, threads=threads)
+    agree(out)
 
 
 def _samples(data: Path, limit: int | None, stride: int, masks: bool = True, blank: bool = True) -> Samples:
