@@ -9,6 +9,7 @@ from typing import Any
 
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, say
 from uav_privacy_sc.evaluation.headline import delta_text
+from uav_privacy_sc.fleet.accounting import fleet_spending, holds_uploads
 from uav_privacy_sc.privacy.accountant import LedgerError, Odometer, Report
 
 _UNITS = {
@@ -39,6 +40,8 @@ def carry_out(
     if not ledger.stat().st_size:
         raise BadInput(f"ledger {ledger}: the file is empty, which no ledger is")
     _check_pace(ceiling, expected_frames)
+    if holds_uploads(ledger):
+        return _print_uploads(ledger, delta, ceiling, as_json, plot)
     try:
         odometer = Odometer(ledger, delta, ceiling)
     except LedgerError as error:
@@ -54,6 +57,32 @@ def carry_out(
     else:
         _print(ledger, report)
     return int(ceiling is not None and not report.mission.epsilon <= ceiling)
+
+
+def _print_uploads(ledger: Path, delta: float, ceiling: float | None, as_json: bool, plot: Path | None) -> int:
+    """Print what the uploads of one client of a fleet have cost."""
+    if plot is not None:
+        raise BadInput(f"ledger {ledger} holds a fleet client's uploads, which have no plot; leave --plot out")
+    try:
+        spending = fleet_spending([ledger], delta)
+    except LedgerError as error:
+        raise BadInput(f"ledger {ledger}: {error}") from None
+    if as_json:
+        print_json(_finite(spending.summary()))
+    else:
+        for client in spending.clients:
+            seeded = f", {client.seeded} of them with seeded noise (not private)" if client.seeded else ""
+            print_lines(
+                [("ledger", str(ledger)), ("uploads", f"{client.uploads} of fleet client {client.client}{seeded}")]
+            )
+            rows = [
+                ("round", "all of a client's data, costliest round", f"{client.round_epsilon:.4f}", "0"),
+                ("client", "all of a client's data, all rounds", f"{client.epsilon:.4f}", "0"),
+                ("client", "all of a client's data, all rounds", f"{client.epsilon_at_delta:.4f}", delta_text(delta)),
+                ("paper", "P3's Theorem 1 summed; does not hold for every neighbour", f"{client.paper:.4f}", "0"),
+            ]
+            print_table(("unit", "what it bounds", "epsilon", "delta"), rows, words=2)
+    return int(ceiling is not None and not spending.worst("epsilon") <= ceiling)
 
 
 def _check_pace(ceiling: float | None, expected_frames: int | None) -> None:
