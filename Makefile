@@ -44,7 +44,7 @@ $(READY): requirements.txt requirements-ros.txt constraints.txt constraints-ros.
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(READY_DEV): $(READY) requirements-dev.txt
+$(READY_DEV): $(READY) requirements-dev.txt requirements-fleet.txt
 	$(PIP_INSTALL) -r requirements-dev.txt $(if $(filter wheels,$(ROS)),,-c constraints-ros.txt)
 	@touch $@
 

@@ -36,6 +36,7 @@ setup(
         (f"share/{NAME}/config/trajectories", sorted(glob("config/trajectories/*.csv"))),
     ],
     install_requires=["setuptools"],
+    extras_require={"fleet": ['flwr[simulation]; python_version >= "3.11"']},
     zip_safe=False,
     entry_points={
         "console_scripts": [

@@ -1,0 +1,156 @@
+"""Flower's two apps: the server's and the client's. The same code runs in one process, on Ray, and across machines.
+
+:func:`server_app` and :func:`client_app` are made for an :class:`Experiment` that is at hand. Across machines Flower
+loads ``server`` and ``client`` of :mod:`uav_privacy_sc.fleet.deployment` instead, which read theirs from the run's
+configuration and from that of each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from uav_privacy_sc.fleet.checkpoint import Checkpoint, State
+from uav_privacy_sc.fleet.client import FleetClient, OrderRefused
+from uav_privacy_sc.fleet.data import ClientData
+from uav_privacy_sc.fleet.exchange import Exchange
+from uav_privacy_sc.fleet.messages import Order
+from uav_privacy_sc.fleet.server import FleetServer, Watch
+from uav_privacy_sc.fleet.setting import FleetSetting, Method
+from uav_privacy_sc.fleet.shares import ServerPictures, client_pictures
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Methods that are run one after the other with the same setting, pictures and folder.
+
+    Attributes:
+        pictures: folder of :mod:`uav_privacy_sc.fleet.shares`.
+        runs: folder below which every method has its own.
+        ceiling: worst-case epsilon of each client, None for none.
+    """
+
+    setting: FleetSetting
+    methods: tuple[Method, ...]
+    pictures: Path
+    runs: Path
+    ceiling: float | None = None
+
+    def method(self, name: str) -> Method:
+        """Return a method by its name.
+
+        Raises:
+            OrderRefused: there is none.
+        """
+        for found in self.methods:
+            if found.name == name:
+                return found
+        raise OrderRefused(f"method {name!r} is not known here; known are {', '.join(m.name for m in self.methods)}")
+
+    def folder(self, method: Method) -> Path:
+        """Return where a method has its checkpoint and, in a simulation, its clients' ledgers and uploads."""
+        return self.runs / method.name
+
+
+@dataclass(frozen=True)
+class Party:
+    """What a client app works with: its number, its pictures, and where it keeps its account."""
+
+    experiment: Experiment
+    number: int
+    data: ClientData
+    folder: Callable[[Method], Path]
+
+    def client(self, method: Method) -> FleetClient:
+        """Return the client of a method."""
+        setting = self.experiment.setting
+        trainee = setting.trainee()
+        return FleetClient(
+            self.number, setting, method, trainee, self.data, self.folder(method), self.experiment.ceiling
+        )
+
+
+def simulated_party(experiment: Experiment, context: Context) -> Party:
+    """Return a client of a simulation: Flower numbers them, all lies below the experiment's folders."""
+    number = int(context.node_config["partition-id"])
+    data = client_pictures(experiment.pictures, number)
+    return Party(experiment, number, data, experiment.folder)
+
+
+def client_app(party: Callable[[Context], Party]) -> ClientApp:
+    """Return the client's app; ``party`` says who it is, from Flower's context."""
+    app = ClientApp()
+
+    @app.query()
+    def introduce(message: Message, context: Context) -> Message:
+        found = party(context)
+        about = ConfigRecord({"client": found.number, "samples": len(found.data.images)})
+        return Message(RecordDict({"about": about}), reply_to=message)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        torch.set_num_threads(1)  # sums in one order, so that every backend gives the same bits
+        order = Order.read(message.content)
+        found = party(context)
+        upload = found.client(found.experiment.method(order.method)).carry_out(order)
+        return Message(upload.record(), reply_to=message)
+
+    return app
+
+
+def server_app(
+    experiment: Experiment,
+    pictures: ServerPictures,
+    watch: Watch,
+    done: Callable[[str, State], None],
+    failed: Callable[[BaseException], None],
+) -> ServerApp:
+    """Return the server's app: it runs all methods and hands the state of each to ``done``.
+
+    What ends it before its time goes to ``failed``: Flower runs it in a thread of its own.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            run_methods(grid, experiment, pictures, watch, done)
+        except BaseException as error:
+            failed(error)
+
+    return app
+
+
+def run_methods(
+    grid: Grid,
+    experiment: Experiment,
+    pictures: ServerPictures,
+    watch: Watch,
+    done: Callable[[str, State], None],
+) -> None:
+    """Run all methods over a grid, each from its checkpoint on.
+
+    Raises:
+        FleetStalled: too few clients answer.
+        CheckpointError: a checkpoint is of something else.
+    """
+    torch.set_num_threads(1)
+    setting = experiment.setting
+    exchange = Exchange(grid, setting.timeout_s, watch.tell, check=watch.check)
+    gathered = False
+    for method in experiment.methods:
+        made_of = {"setting": setting.as_dict(), "method": vars(method), "pictures": pictures.digest}
+        checkpoint = Checkpoint(experiment.folder(method), made_of)
+        server = FleetServer(
+            setting, method, setting.trainee(), pictures.public, pictures.test, exchange, checkpoint, watch
+        )
+        if not gathered and not server.finished():
+            exchange.gather(setting.clients, setting.join_s)
+            gathered = True
+        done(method.name, server.run())
