@@ -152,6 +152,30 @@ def test_every_plain_encoding_is_the_same_picture() -> None:
     np.testing.assert_array_equal(big, RGB)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_sixteen_bits_of_either_byte_order_are_their_upper_eight_with_padded_rows(order: str) -> None:
+    rng = np.random.default_rng(4)
+    for encoding, channels, plain in (
+        *((f"bayer_{corner}16", 1, f"bayer_{corner}8") for corner in ("rggb", "bggr", "gbrg", "grbg")),
+        ("mono16", 1, "mono8"),
+        ("16UC3", 3, "bgr8"),
+        ("rgba16", 4, "rgba8"),
+    ):
+        wide = rng.integers(0, 2**16, (6, 8 * channels)).astype(f"{order}u2")
+        padded = np.concatenate([wide.view(np.uint8), np.full((6, 5), 9, np.uint8)], axis=1)
+        picture = decode_raw(padded.tobytes(), (6, 8), padded.shape[1], encoding, big_endian=order == ">")
+        upper = decode_raw((wide >> 8).astype(np.uint8).tobytes(), (6, 8), 8 * channels, plain)
+        np.testing.assert_array_equal(picture, upper, err_msg=encoding)
+
+
+def test_a_bag_of_16_bit_bayer_pictures_from_a_big_endian_camera_is_read(tmp_path: Path) -> None:
+    wide = (_mosaic("gbrg").astype(np.uint16) << 8).astype(">u2")
+    message = _raw(wide, "bayer_gbrg16")
+    message.is_bigendian, message.step = 1, 16
+    (frame,) = open_source(_bag(tmp_path / "sixteen", {"/camera/image_raw": [message]}))
+    assert frame.image is not None and frame.image[3:5, 3:5].reshape(-1, 3).tolist() == [[200, 100, 50]] * 4
+
+
 def test_row_padding_is_left_out() -> None:
     padded = np.concatenate([RGB.reshape(6, 24), np.full((6, 5), 9, np.uint8)], axis=1)
     np.testing.assert_array_equal(decode_raw(padded.tobytes(), (6, 8), 29, "rgb8"), RGB)

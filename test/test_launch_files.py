@@ -130,6 +130,7 @@ def test_a_replay_plays_the_pictures_alone_into_the_domain_on_board() -> None:
     )
     (command,) = launched.commands()
     assert command[:4] == ["ros2", "bag", "play", "/flights/one"]
+    assert command[command.index("--delay") + 1] == "5"
     assert command[command.index("--topics") + 1] == "/drone/image/compressed"
     assert command[-1] == "/drone/image/compressed:=/uav1/camera/image_raw/compressed" and "--loop" in command
     player = next(action for action in launched.actions if action not in launched.nodes().values())
@@ -146,3 +147,23 @@ def test_a_recording_has_what_was_protected_and_nothing_raw(party: str, bags: in
     assert topics and all(graph.TOPICS[topic.removeprefix("/uav1/")].recorded for topic in topics)
     if party == "both":
         assert topics == {f"/uav1/{topic.name}" for topic in graph.TOPICS.values() if topic.recorded}
+
+
+@needs_launch
+def test_the_recorder_is_called_as_its_distribution_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for distribution, named in (("humble", []), ("jazzy", ["--topics"]), ("kilted", ["--topics"])):
+        monkeypatch.setenv("ROS_DISTRO", distribution)
+        (command,) = Launched("record.launch.py", bag="/flights/two", party="ground").commands()
+        topics = [
+            f"/{topic.name}" for topic in graph.TOPICS.values() if topic.recorded and topic.domain == graph.GROUND
+        ]
+        assert command[command.index("--output") + 2 :] == [*named, *topics]
+
+
+@needs_launch
+def test_what_ros2_bag_play_would_refuse_is_refused_by_name_or_left_out() -> None:
+    (command,) = Launched("replay.launch.py", bag="/flights/one", play_delay_s="0").commands()
+    assert "--delay" not in command
+    for argument, value in (("play_rate", "0"), ("play_rate", "nan"), ("play_delay_s", "inf")):
+        with pytest.raises(ValueError, match=f"argument {argument} is"):
+            Launched("replay.launch.py", bag="/flights/one", **{argument: value})

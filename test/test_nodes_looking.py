@@ -36,6 +36,22 @@ def test_the_page_of_interfaces_is_current() -> None:
     assert all(f"`{name}`" in page for name in (*graph.TOPICS, *graph.NODES))
 
 
+def test_the_page_is_written_checked_or_printed_and_help_makes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, status in ((["--help"], 0), (["--check"], 2), (["/no/such/place/page.md"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            interfaces.main(arguments)
+        assert ended.value.code == status
+    assert list(tmp_path.iterdir()) == []
+    capsys.readouterr()
+    assert interfaces.main([]) == 0 and capsys.readouterr().out == interfaces.document()
+    assert interfaces.main(["page.md"]) == 0 == interfaces.main(["page.md", "--check"])
+    (tmp_path / "page.md").write_text("old", encoding="utf-8")
+    assert interfaces.main(["page.md", "--check"]) == 1
+
+
 def test_every_topic_in_rviz_is_of_the_graph_and_of_the_type_that_is_displayed() -> None:
     layout = yaml.safe_load((CONFIG / "uav_privacy_sc.rviz").read_text(encoding="utf-8"))
     displays = [item for item in layout["Visualization Manager"]["Displays"] if "Topic" in item]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import CHANNELS, GRID, FakeSource, FakeStages, some_objects
+from geometry_msgs.msg import PoseStamped
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 from std_msgs.msg import Float32
@@ -118,3 +119,30 @@ def test_frames_faster_than_they_can_be_protected_starve_neither_budgets_nor_rec
     fresh = slow.ages[len(slow.ages) // 4 :]
     assert len(fresh) > 10 and max(fresh) < 1.5, max(fresh)
     assert bench.until(lambda: len(records) == node.counts["frames"], 10.0), (len(records), node.counts["frames"])
+
+
+def test_a_policy_that_is_none_is_refused_by_topic_with_what_there_is(bench: Bench, stages: FakeStages) -> None:
+    for name, override in (
+        ("ground", "qos_overrides./ground/mask.publisher.reliability"),
+        ("perception", "qos_overrides./camera/image_raw.subscription.durability"),
+    ):
+        topic, _, policy = override.removeprefix("qos_overrides.").split(".")
+        with pytest.raises(ValueError, match=rf"qos_overrides.{topic}.*{policy} is 'maybe'; choose one of"):
+            made(name, bench, stages, **{override: "maybe"})
+
+
+def test_topics_that_parameters_name_have_policies_and_warn_of_mismatches_too(bench: Bench, stages: FakeStages) -> None:
+    where = "qos_overrides./where.subscription.reliability"
+    node = made("link", bench, stages, position_topic="where", position_type="PoseStamped", **{where: "reliable"})
+    assert node.get_parameter("qos_overrides./parameter_events.subscription.depth").value == 1000
+    bench.node.create_publisher(PoseStamped, "where", QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT))
+    assert bench.until(lambda: "RELIABILITY" in node.mismatches.get("where", ""), 20.0)
+
+
+def test_topics_beyond_the_air_gap_follow_overrides_that_the_link_was_given(
+    domains: tuple[int, int], bench: Bench, stages: FakeStages
+) -> None:
+    override = {"qos_overrides./ground/rx/features.publisher.depth": 9}
+    node = made("link", bench, stages, ground_domain_id=domains[1], **override)
+    assert node._outputs["ground/rx/features"].qos_profile.depth == 9
+    assert node._outputs["ground/rx/objects"].qos_profile.depth == graph.QOS["frame"].depth

@@ -97,9 +97,11 @@ def _upper_byte(values: np.ndarray) -> np.ndarray:
 
 
 _CHANNELS = {"mono8": 1, "8UC1": 1, "rgb8": 3, "bgr8": 3, "8UC3": 3, "rgba8": 4, "bgra8": 4, "8UC4": 4}
-_SIXTEEN_BIT = {"mono16": 1, "16UC1": 1, "rgb16": 3, "bgr16": 3, "rgba16": 4, "bgra16": 4}
+_SIXTEEN_BIT = {"mono16": 1, "16UC1": 1, "rgb16": 3, "bgr16": 3, "16UC3": 3, "rgba16": 4, "bgra16": 4, "16UC4": 4}
 #: Red and blue change places: ROS and OpenCV name a mosaic by different corners of it.
-_BAYER = {"bayer_rggb8": "BayerBG", "bayer_bggr8": "BayerRG", "bayer_gbrg8": "BayerGR", "bayer_grbg8": "BayerGB"}
+_PATTERNS = {"rggb": "BayerBG", "bggr": "BayerRG", "gbrg": "BayerGR", "grbg": "BayerGB"}
+_BAYER = {f"bayer_{corner}{bits}": name for corner, name in _PATTERNS.items() for bits in (8, 16)}
+_SIXTEEN_BIT |= {name: 1 for name in _BAYER if name.endswith("16")}
 _YUV = {"yuv422": "YUV2RGB_UYVY", "uyvy": "YUV2RGB_UYVY", "yuv422_yuy2": "YUV2RGB_YUY2", "yuyv": "YUV2RGB_YUY2"}
 
 
@@ -109,8 +111,8 @@ def decode_raw(
     """Return the ``(H, W, 3)`` uint8 RGB picture in the data of a ``sensor_msgs/Image``.
 
     ``shape`` is ``(height, width)`` in pixels, ``step`` the length of a row in bytes with its padding. Known are mono,
-    RGB(A) and BGR(A) of 8 and 16 bits (16 keep their upper 8), 8-bit Bayer and YUV 4:2:2; ``8UC3`` is BGR, as cv_bridge
-    has it.
+    RGB(A), BGR(A) and Bayer of 8 and 16 bits (16 keep their upper 8, in either byte order), and YUV 4:2:2; ``8UC3`` and
+    ``16UC3`` are BGR, as cv_bridge has it.
 
     Raises:
         ImageError: if the encoding is unknown, or step and length do not hold such a picture.

@@ -16,15 +16,23 @@ from rclpy.clock import Clock, ClockType
 from rclpy.context import Context
 from rclpy.node import Node
 from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile
 
 from uav_privacy_sc.flight import StageEvent
 from uav_privacy_sc.graph import NODES, TOPICS, Topic
 from uav_privacy_sc.nodes import parameters
 from uav_privacy_sc.nodes.managed import ManagedNode
 from uav_privacy_sc.nodes.misfits import misfits, this_installation
-from uav_privacy_sc.nodes.qos import QOS_PARAMETERS, message_type, publisher_events, qos_profile, subscription_events
+from uav_privacy_sc.nodes.qos import (
+    QOS_PARAMETERS,
+    message_type,
+    publisher_events,
+    qos_profile,
+    readable_overrides,
+    subscription_events,
+)
 
-__all__ = ["QOS_PARAMETERS", "StageNode", "message_type", "qos_profile"]
+__all__ = ["StageNode", "message_type", "qos_profile"]
 
 C = TypeVar("C")
 DIAGNOSTICS_PERIOD_S = 1.0
@@ -101,24 +109,36 @@ class StageNode(ManagedNode, Generic[C]):
         """Create publishers of topics that the graph says this node gives; ``on`` another node, for the air gap."""
         for name in names:
             topic = self._known(name, self.spec.gives)
-            self._outputs[name] = (on or self).create_publisher(
-                message_type(topic.type),
+            self._create_output(message_type(topic.type), name, qos_profile(topic.qos), on or self)
+
+    def _create_output(self, kind: Any, name: str, profile: QoSProfile, on: Node) -> None:
+        with readable_overrides(on.resolve_topic_name(name)):
+            self._outputs[name] = on.create_publisher(
+                kind,
                 name,
-                qos_profile(topic.qos),
+                profile,
                 qos_overriding_options=QOS_PARAMETERS,
                 event_callbacks=publisher_events(name, self._on_mismatch),
             )
 
+    def give_to(self, kind: Any, name: str, profile: QoSProfile) -> None:
+        """Create a publisher of a topic that is not in the graph; :meth:`give` publishes on it, too."""
+        self._create_output(kind, name, profile, self)
+
     def take(self, name: str, callback: Callable[[Any], None]) -> Any:
         """Subscribe to a topic that the graph says this node takes; no message can bring the node down."""
         topic = self._known(name, self.spec.takes)
-        return self.create_subscription(
+        return self._subscribe(
             message_type(topic.type),
             name,
             lambda message: self._let_in(topic, callback, message),
             qos_profile(topic.qos),
-            qos_overriding_options=QOS_PARAMETERS,
-            event_callbacks=subscription_events(name, self._on_mismatch),
+        )
+
+    def take_from(self, kind: Any, name: str, callback: Callable[[Any], None], profile: QoSProfile) -> Any:
+        """Subscribe to a topic that a parameter names: it is not in the graph, and treated as those that are."""
+        return self._subscribe(
+            kind, name, lambda message: self._guarded(callback, message) if self.active else None, profile
         )
 
     def give(self, name: str, message: Any) -> None:
@@ -180,6 +200,17 @@ class StageNode(ManagedNode, Generic[C]):
             self.close()
         else:
             self.destroy_node()
+
+    def _subscribe(self, kind: Any, name: str, callback: Callable[[Any], None], profile: QoSProfile) -> Any:
+        with readable_overrides(self.resolve_topic_name(name)):
+            return self.create_subscription(
+                kind,
+                name,
+                callback,
+                profile,
+                qos_overriding_options=QOS_PARAMETERS,
+                event_callbacks=subscription_events(name, self._on_mismatch),
+            )
 
     def _known(self, name: str, among: tuple[str, ...]) -> Topic:
         if name not in among:

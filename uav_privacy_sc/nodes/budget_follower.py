@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from rcl_interfaces.msg import ParameterEvent
@@ -12,6 +13,7 @@ from rclpy.node import Node
 from rclpy.parameter import parameter_value_to_python
 from rclpy.qos import qos_profile_parameter_events
 
+from uav_privacy_sc.nodes.qos import QOS_PARAMETERS
 from uav_privacy_sc.release import BUDGET_NAMES, Budgets
 
 SERVER = "budget_server"
@@ -19,6 +21,8 @@ ASK_PERIOD_S = 0.5
 #: Stamp of budgets that the server was asked for: it may have stopped confirming them, so they count as stale until its
 #: next event.
 UNCONFIRMED = 0
+_DEFAULTS = Budgets(0.0, 0.0, 0.0)
+_KINDS = {name: type(getattr(_DEFAULTS, name)) for name in BUDGET_NAMES}
 
 
 class BudgetFollower:
@@ -35,7 +39,13 @@ class BudgetFollower:
         self._server = f"{node.get_namespace().rstrip('/')}/{SERVER}"
         self._client = node.create_client(GetParameters, f"{SERVER}/get_parameters")
         self._asking: Any = None
-        node.create_subscription(ParameterEvent, "/parameter_events", self._on_event, qos_profile_parameter_events)
+        node.create_subscription(
+            ParameterEvent,
+            "/parameter_events",
+            self._on_event,
+            copy(qos_profile_parameter_events),  # overrides are written into it
+            qos_overriding_options=QOS_PARAMETERS,
+        )
         clock = getattr(node, "steady_clock", node.get_clock())
         self._timer = node.create_timer(ASK_PERIOD_S, self._ask, clock=clock)
 
@@ -60,8 +70,20 @@ class BudgetFollower:
     def _set(self, given: dict[str, Any], stamp_ns: int) -> None:
         if not set(BUDGET_NAMES) <= set(given):
             return
-        values = {name: parameter_value_to_python(given[name]) for name in BUDGET_NAMES}
-        if any(value is None for value in values.values()) or not values["epsilon_v"]:
+        values = {name: _value(given[name]) for name in BUDGET_NAMES}
+        if any(type(values[name]) is not kind for name, kind in _KINDS.items()):
+            text = "budgets refused: an event of the budget server's name has values of other types"
+            self._node.get_logger().warning(text, throttle_duration_sec=5.0)
+            return
+        if not values["epsilon_v"]:
             return
         self.budgets = Budgets(**values, stamp_ns=stamp_ns)
         self._changed()
+
+
+def _value(given: Any) -> Any:
+    """Return a parameter's value, None for one that says to be of a type that there is not."""
+    try:
+        return parameter_value_to_python(given)
+    except (RuntimeError, ValueError):
+        return None

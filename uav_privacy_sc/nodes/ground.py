@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from uav_privacy_sc.nodes.base import QOS_PARAMETERS, StageNode, qos_profile
+from uav_privacy_sc.nodes.base import StageNode, qos_profile
 from uav_privacy_sc.nodes.conversion import (
     lost_tensor_shape,
     markers_to_message,
@@ -59,9 +59,7 @@ class GroundNode(StageNode[GroundConfig]):
         self.take("ground/rx/objects", self._join.first)
         self.take("ground/rx/features", self._join.second)
         if self._vision is not None:
-            self._outputs[DETECTIONS] = self.create_publisher(
-                self._vision.Detection2DArray, DETECTIONS, qos_profile("frame"), qos_overriding_options=QOS_PARAMETERS
-            )
+            self.give_to(self._vision.Detection2DArray, DETECTIONS, qos_profile("frame"))
 
     def _load(self) -> Any:
         from uav_privacy_sc.perception.stage import GroundDecoder

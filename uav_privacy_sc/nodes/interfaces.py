@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -15,6 +16,7 @@ from uav_privacy_sc.graph import DISCOVERY_RANGE, NODES, QOS, TOPICS, NodeSpec
 from uav_privacy_sc.nodes.flight import CLASSES
 from uav_privacy_sc.nodes.managed import LifecycleParameters
 
+ABOUT = "Write topics, types, quality of service and parameters of the nodes, as the code has them, as Markdown."
 HEAD = """# Interfaces
 
 Generated from the code by `python -m uav_privacy_sc.nodes.interfaces docs/interfaces.md`; a test keeps it current.
@@ -27,7 +29,10 @@ mismatched quality of service, versions that do not fit.
 """
 OVERRIDES = """Reliability, durability and depth of each are read-only parameters of the node that publishes or
 subscribes: `qos_overrides.<full name>.publisher.reliability` (`.durability`, `.depth`), `.subscription.` for what is
-taken. A publisher and a subscriber that do not fit are named, with topic and policy, in both logs and in `diagnostics`.
+taken. That holds for `diagnostics`, `/parameter_events` (by which budgets are followed), `position_topic`,
+`detections_topic` and `ground/rx/detections`, too. Those of `ground/rx/*` and `eve/rx/*` as published are given to
+`link` and are not in its `ros2 param list`, since its half in the ground's domain has no services. A publisher and a
+subscriber that do not fit are named, with topic and policy, in both logs and in `diagnostics`.
 
 """
 PARAMETERS = """## Parameters
@@ -124,5 +129,25 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines) + "\n"
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page where the command line says, or print it; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m uav_privacy_sc.nodes.interfaces", description=ABOUT)
+    parser.add_argument("page", nargs="?", type=Path, help="file to write; without it the page goes to standard output")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if the file is not as the code is")
+    given = parser.parse_args(arguments)
+    if given.page is None:
+        if given.check:
+            parser.error("--check needs the page to check")
+        sys.stdout.write(document())
+        return 0
+    try:
+        if given.check:
+            return 0 if given.page.read_text(encoding="utf-8") == document() else 1
+        given.page.write_text(document(), encoding="utf-8")
+    except OSError as error:
+        parser.error(f"{given.page}: {error.strerror or error}")
+    return 0
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(document(), encoding="utf-8")
+    sys.exit(main())

@@ -5,6 +5,7 @@ Needs ``launch`` and ``launch_ros``, but neither rclpy nor torch.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -73,7 +74,11 @@ def _arguments() -> dict[str, Argument]:
         Argument("bag", None, "rosbag2 to play, or folder of the one to record"),
         Argument("image_topic", "/camera/image_raw", "topic of the pictures in the bag"),
         Argument("play_rate", "1.0", "how much faster than recorded"),
-        Argument("play_delay_s", "5.0", "how long the nodes get to load their networks before the bag begins"),
+        Argument(
+            "play_delay_s",
+            "5.0",
+            "how long the nodes get to load their networks before the bag begins (each time, with loop)",
+        ),
         Argument("storage", "mcap", "format of the bag", STORAGES),
         Argument("party", "both", "whose side of the air gap to record", PARTIES),
         *switches,
@@ -130,9 +135,23 @@ class Given:
             ValueError: it is none.
         """
         try:
-            return float(self.text(name))
+            value = float(self.text(name))
         except ValueError:
-            raise ValueError(f"argument {name} is {self.text(name)!r}; give a number") from None
+            value = math.nan
+        if not math.isfinite(value):
+            raise ValueError(f"argument {name} is {self.text(name)!r}; give a number")
+        return value
+
+    def positive(self, name: str) -> float:
+        """Return an argument as a number above 0.
+
+        Raises:
+            ValueError: it is none.
+        """
+        value = self.number(name)
+        if value <= 0.0:
+            raise ValueError(f"argument {name} is {self.text(name)!r}; give a number above 0")
+        return value
 
     def domain(self, party: str) -> int:
         """Return the DDS domain of a party: that on board for both where the air gap is open.
@@ -221,7 +240,9 @@ def player(given: Given) -> ExecuteProcess:
     recorded = given.text("image_topic").removesuffix("/compressed") + suffix
     played = f"{_prefix(given)}/camera/image_raw{suffix}"
     command = ["ros2", "bag", "play", str(given.path("bag")), "--topics", recorded]
-    command += ["--rate", f"{given.number('play_rate'):g}", "--delay", f"{given.number('play_delay_s'):g}"]
+    command += ["--disable-keyboard-controls", "--rate", f"{given.positive('play_rate'):g}"]
+    delay_s = given.number("play_delay_s")
+    command += ["--delay", f"{delay_s:g}"] if delay_s > 0.0 else []  # ros2 bag refuses none and less
     command += ["--loop"] if given.switch("loop") else []
     command += ["--clock"] if given.switch("use_sim_time") else []
     command += ["--remap", f"{recorded}:={played}"]
@@ -233,9 +254,11 @@ def recorders(given: Given) -> list[ExecuteProcess]:
     folder = given.path("bag")
     parties = (graph.ONBOARD, graph.GROUND) if given.text("party") == "both" else (given.text("party"),)
     prefix = _prefix(given)
+    named = [] if os.environ.get("ROS_DISTRO") == "humble" else ["--topics"]  # which Humble does not know
     return [
         ExecuteProcess(
             cmd=["ros2", "bag", "record", "--storage", given.text("storage"), "--output", f"{folder}/{party}"]
+            + named
             + [f"{prefix}/{name}" for name in recorded_topics(party)],
             additional_env=_environment(given, party),
             output="screen",

@@ -95,6 +95,7 @@ class LinkNode(StageNode[LinkParameters]):
         self._ground_context = Context()
         with discovery(DISCOVERY_RANGE[GROUND]):
             self._ground_context.init(domain_id=self.config.ground_domain_id)
+        overrides = [item for name, item in self._parameter_overrides.items() if name.startswith("qos_overrides.")]
         return Node(
             self.NAME,
             context=self._ground_context,
@@ -102,6 +103,7 @@ class LinkNode(StageNode[LinkParameters]):
             use_global_arguments=False,
             enable_rosout=False,
             start_parameter_services=False,
+            parameter_overrides=overrides,
         )
 
     def _on_release(self, objects_message: Any, features_message: Any) -> None:

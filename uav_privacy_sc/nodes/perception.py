@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from uav_privacy_sc.nodes.base import QOS_PARAMETERS, StageNode, qos_profile
+from uav_privacy_sc.nodes.base import StageNode, qos_profile
 from uav_privacy_sc.nodes.conversion import objects_to_message, picture_from_message, stamp_ns, tensor_to_message
 from uav_privacy_sc.nodes.detections import NUMBERINGS, objects_from_detections, vision_messages
 from uav_privacy_sc.nodes.join import StampJoin
@@ -72,13 +72,7 @@ class PerceptionNode(StageNode[PerceptionConfig]):
             self._take_detections(messages.Detection2DArray)
 
     def _take_detections(self, kind: Any) -> None:
-        self.create_subscription(
-            kind,
-            self.config.detections_topic,
-            lambda message: self._guarded(self._join.second, message),
-            qos_profile("frame"),
-            qos_overriding_options=QOS_PARAMETERS,
-        )
+        self.take_from(kind, self.config.detections_topic, self._join.second, qos_profile("frame"))
 
     def _load(self) -> Any:
         from uav_privacy_sc.perception.stage import Perception

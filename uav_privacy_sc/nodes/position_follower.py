@@ -31,7 +31,7 @@ class PositionFollower:
         self._origin = (origin[0], origin[1], origin[2]) if origin else None
         self._heard: float | None = None
         message, callback = (NavSatFix, self._on_fix) if kind == "NavSatFix" else (PoseStamped, self._on_pose)
-        node.create_subscription(message, topic, lambda given: self._take(callback, given), QOS)
+        node.take_from(message, topic, lambda given: self._take(callback, given), QOS)
 
     @property
     def age_s(self) -> float:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from rclpy.exceptions import InvalidHandle
 from rclpy.qos import (
     DurabilityPolicy,
     HistoryPolicy,
@@ -26,6 +29,7 @@ except ImportError:  # Humble has them under another name
 #: The policies of a topic that are parameters of the node: ``qos_overrides.<topic>.<publisher|subscription>.<policy>``.
 POLICIES = (QoSPolicyKind.RELIABILITY, QoSPolicyKind.DURABILITY, QoSPolicyKind.DEPTH)
 QOS_PARAMETERS = QoSOverridingOptions(POLICIES)
+_CHOICES: dict[str, Any] = {"reliability": ReliabilityPolicy, "durability": DurabilityPolicy}
 
 
 def message_type(name: str) -> Any:
@@ -43,6 +47,27 @@ def qos_profile(kind: str) -> QoSProfile:
         reliability=ReliabilityPolicy[qos.reliability.upper()],
         durability=DurabilityPolicy[qos.durability.upper()],
     )
+
+
+@contextmanager
+def readable_overrides(topic: str) -> Iterator[None]:
+    """Name the topic and what there is to choose where an override is none; rclpy raises RuntimeError for it.
+
+    Raises:
+        ValueError: a policy of the topic is overridden by what is none; one line.
+    """
+    try:
+        yield
+    except InvalidHandle:
+        raise
+    except RuntimeError as error:
+        found = re.search(r"policy `(\w+)`: `(.*)`", str(error))
+        if found is None:
+            raise
+        policy, value = found.groups()
+        known = ", ".join(item.name.lower() for item in _CHOICES[policy] if item.name.lower() != "unknown")
+        name = f"qos_overrides.{topic}.*.{policy}"
+        raise ValueError(f"parameter {name} is {value!r}; choose one of {known}") from None
 
 
 def publisher_events(topic: str, warn: Callable[[str, str], None]) -> PublisherEventCallbacks:
