@@ -118,3 +118,10 @@ def test_shipped_weights_are_small() -> None:
     sizes = {path.name: path.stat().st_size for path in (ROOT / graph.PACKAGE / "weights").glob("*.pt")}
     assert set(sizes) == {"detector.pt", "codec.pt", "inverter.pt", "inverter-adaptive.pt"}
     assert sum(sizes.values()) <= WEIGHTS_LIMIT
+
+
+def test_colcon_test_runs_pytest_and_not_an_empty_suite() -> None:
+    """colcon takes pytest only where the package says that its tests need it."""
+    testing = pytest.importorskip("colcon_core.task.python.test")
+    setup_py = pytest.importorskip("colcon_python_setup_py.package_identification.python_setup_py")
+    assert testing.has_test_dependency(setup_py.get_setup_information(ROOT / "setup.py"), "pytest")
