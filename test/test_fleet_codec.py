@@ -87,6 +87,15 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_records_that_are_no_numbers_of_tiles_are_refused() -> None:
+    trainee = _trainee()
+    for wrong in (np.zeros((2, 32, 32, 3), np.uint8), np.array([0.5]), np.array([-1]), np.array([24])):
+        with pytest.raises(ValueError, match="records"):
+            trainee.loss(wrong, _rng())
+        with pytest.raises(ValueError, match="records"):
+            trainee.encode(wrong)
+
+
 def test_encoder_comes_first_in_the_flat_vector() -> None:
     trainee = _trainee()
     flat = trainee.parameters()

@@ -36,7 +36,8 @@ from uav_privacy_sc.perception.training.samples import UNKNOWN
 from uav_privacy_sc.perception.weights import load_module, locate, locate_sound
 from uav_privacy_sc.privacy.domain import whole
 
-Records = NDArray[np.int64]
+#: Whole numbers (n,); of any type, for where the fleet has pictures of bytes it has these.
+Records = NDArray[Any]
 #: SNR at which :meth:`CodecTrainee.psnr` sends: P3's gamma.
 _PSNR_SNR_DB = 20.0
 _CHUNK = 64
@@ -223,6 +224,15 @@ class CodecTrainee:
             "miou": float((np.diag(table)[there] / union[there]).mean()) if there.any() else math.nan,
         }
 
+    def _checked(self, records: Records) -> Records:
+        """Return them where each is a tile's number: pictures, which the fleet's other models take, are refused."""
+        count = len(self.taps.objects) * self._tiles.side**2
+        if records.ndim != 1 or records.dtype.kind not in "iu" or not ((records >= 0) & (records < count)).all():
+            raise ValueError(
+                f"records {records.shape} {records.dtype} must be (n,) whole numbers from 0 to {count - 1}, of tiles"
+            )
+        return records
+
     def _picture_of(self, record: int) -> int:
         return record // self._tiles.side**2
 
@@ -232,12 +242,15 @@ class CodecTrainee:
         return self._tiles.cut(prior_planes(seen, self.taps.masks.shape[1:]), record, self._tiles.mask)
 
     def _tap(self, records: Records) -> torch.Tensor:
-        found = [self._tiles.cut(self.taps.taps[self._picture_of(r)], r, self._tiles.pool) for r in records.tolist()]
+        found = [
+            self._tiles.cut(self.taps.taps[self._picture_of(record)], record, self._tiles.pool)
+            for record in self._checked(records).tolist()
+        ]
         return torch.from_numpy(np.stack(found).astype(np.float32))
 
     def _batch(self, records: Records) -> _Batch:
         masks, pictures = [], []
-        for record in records.tolist():
+        for record in self._checked(records).tolist():
             place = self._picture_of(record)
             masks.append(self._tiles.cut(self.taps.masks[place], record, self._tiles.mask))
             picture = self.taps.pictures[place].transpose(2, 0, 1)
@@ -330,6 +343,6 @@ def share_pictures(trainee: CodecTrainee, config: SplitConfig, rng: np.random.Ge
     clients = []
     for part in np.array_split(order, config.clients):
         public = part[: max(1, int(config.public_share * len(part)))]
-        clients.append(ClientData(trainee.records(part), trainee.records(public)))  # type: ignore[arg-type]
-    trainee.public = np.concatenate([np.asarray(client.public, np.int64) for client in clients])
-    return FleetData(tuple(clients), trainee.public, trainee.records(test))  # type: ignore[arg-type]
+        clients.append(ClientData(trainee.records(part), trainee.records(public)))
+    trainee.public = np.concatenate([client.public for client in clients])
+    return FleetData(tuple(clients), trainee.public, trainee.records(test))
