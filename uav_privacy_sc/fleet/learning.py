@@ -287,7 +287,7 @@ def select_model(
     for parameters in (aggregated, reconstructed):
         trainee.load(parameters)
         with torch.no_grad():
-            error.append(float(trainee.loss(public, np.random.default_rng(seed))))
+            error.append(trainee.loss(public, np.random.default_rng(seed)).item())
         quality.append(trainee.psnr(public, np.random.default_rng(seed)))
     better = error[1] < error[0]
     kept = reconstructed if better else aggregated

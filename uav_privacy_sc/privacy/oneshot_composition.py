@@ -1,10 +1,11 @@
 """What many one-shot Laplace releases cost together, at a delta: their privacy losses convolved on a grid.
 
 A release is post-processing of one (values "same") or two (selection and fresh values) vectors under Laplace noise.
-Such a vector whose change has L1 norm D is no worse than one number that changes by D: change one entry after the
-other; by group privacy the trade-off functions are chained, and for log-concave noise the chain of shifts a and b is the shift
-a + b (Dong, Roth and Su 2022, Lemma A.5 and Proposition A.3). So the loss of the scalar discrete Laplace mechanism
-dominates, and losses of dominating pairs add, whatever earlier releases showed.
+Such a vector whose change has L1 norm D is no worse than one number that changes by D. Change one entry after the
+other: by group privacy (Dong, Roth and Su 2022) the trade-off function is at least the chain ``T_b(1 - T_a)`` of those
+of the steps. For log-concave noise a threshold is the best test at every level, and the same one serves both steps, so
+the chain of shifts a and b is the shift a + b. Hence the loss of the scalar discrete Laplace mechanism dominates, and
+losses of dominating pairs add, whatever earlier releases showed.
 
 Within a cell of the grid mass is moved to both ends such that its chance under either input stays what it was
 (connect the dots, Doroshenko et al. 2022), which never understates delta.
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .domain import FloatArray, probability, whole
@@ -98,10 +100,10 @@ def _loss_distribution(terms: Mapping[Term, int], total: float) -> tuple[FloatAr
     summed = np.maximum(np.fft.irfft(spectrum, _POINTS), 0.0)
     first = (0 if total < likely else round(mean)) - _POINTS // 2
     index = np.arange(first, first + _POINTS)
-    return index * width, summed[index % _POINTS]
+    return np.asarray(index * width), np.asarray(summed[index % _POINTS])
 
 
-def _one_loss(term: Term, width: float) -> tuple[np.ndarray, FloatArray]:
+def _one_loss(term: Term, width: float) -> tuple[NDArray[np.int64], FloatArray]:
     """Return grid indices (repeated ones add up) and masses of the loss of one mechanism.
 
     The output k (in steps from the first input) has chance c q^abs(k), q = exp(-1/scale), c = (1 - q)/(1 + q), and loss
