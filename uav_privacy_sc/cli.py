@@ -15,6 +15,7 @@ import typer
 
 from uav_privacy_sc import __version__
 from uav_privacy_sc.commands.bag_verbs import convert, protect, view
+from uav_privacy_sc.commands.fleet_options import app as fleet
 from uav_privacy_sc.commands.options import (
     COMPUTER,
     Ceiling,
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 
 app.add_typer(train, name="train")
+app.add_typer(fleet, name="fleet")
 
 
 def _version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ from uav_privacy_sc.fleet.data import ClientData
 from uav_privacy_sc.fleet.exchange import Exchange
 from uav_privacy_sc.fleet.messages import Order
 from uav_privacy_sc.fleet.server import FleetServer, Watch
-from uav_privacy_sc.fleet.setting import FleetSetting, Method
+from uav_privacy_sc.fleet.setting import CodecModel, FleetSetting, Method
 from uav_privacy_sc.fleet.shares import ServerPictures, client_pictures
 
 
@@ -147,9 +147,10 @@ def run_methods(
     for method in experiment.methods:
         made_of = {"setting": setting.as_dict(), "method": vars(method), "pictures": pictures.digest}
         checkpoint = Checkpoint(experiment.folder(method), made_of)
-        server = FleetServer(
-            setting, method, setting.trainee(), pictures.public, pictures.test, exchange, checkpoint, watch
-        )
+        trainee = setting.trainee()
+        if isinstance(setting.model, CodecModel):
+            trainee.public = pictures.public  # type: ignore[attr-defined]
+        server = FleetServer(setting, method, trainee, pictures.public, pictures.test, exchange, checkpoint, watch)
         if not gathered and not server.finished():
             exchange.gather(setting.clients, setting.join_s)
             gathered = True

@@ -99,3 +99,12 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 def _short(value: Any) -> str:
     return str(value)[:40]
+
+
+def rounds_kept(folder: Path) -> int:
+    """Return how many rounds a folder's checkpoint has, for a progress bar; 0 where none can be read."""
+    try:
+        with np.load(folder / FILE, allow_pickle=False) as found:
+            return len(json.loads(str(found["about"]))["history"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        return 0

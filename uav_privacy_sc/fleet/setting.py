@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from uav_privacy_sc.fleet.learning import TrainingConfig
 from uav_privacy_sc.fleet.link import UplinkConfig
 from uav_privacy_sc.fleet.messages import FEATURES
-from uav_privacy_sc.fleet.model import Autoencoder, AutoencoderConfig, Trainee
+from uav_privacy_sc.fleet.model import Autoencoder, AutoencoderConfig, FloatVector, Trainee
 from uav_privacy_sc.privacy.domain import choice, positive, whole
 from uav_privacy_sc.privacy.oneshot import VALUES, OneshotLaplace, release_generator
+
+if TYPE_CHECKING:
+    from uav_privacy_sc.fleet.codec import CodecTrainee
 
 FEDAVG, FEDSFR = "fedavg", "fedsfr"
 #: First label of each stream of random numbers, so that none depends on how often another is used.
@@ -75,6 +79,40 @@ class Method:
 
 
 @dataclass(frozen=True)
+class CodecModel:
+    """The flight's own codec as the model (:mod:`uav_privacy_sc.fleet.codec`), and the pictures that it is trained on.
+
+    Attributes:
+        data: folder of pictures with masks or boxes; ``limit``: how many of them at most.
+        weights: folder to start from, None for the shipped one; ``cache``: for the detector's taps.
+    """
+
+    data: str
+    weights: str | None = None
+    limit: int | None = None
+    cache: str | None = None
+
+    def open(self) -> CodecTrainee:
+        """Return it with the parameters that it starts from.
+
+        Raises:
+            ValueError: weights or pictures that cannot be used.
+        """
+        trainee, start = _codec(self)
+        trainee.load(start)
+        return trainee
+
+
+@lru_cache(maxsize=1)
+def _codec(model: CodecModel) -> tuple[CodecTrainee, FloatVector]:
+    from uav_privacy_sc.fleet.codec import open_codec
+
+    weights, cache = (None if name is None else Path(name) for name in (model.weights, model.cache))
+    trainee = open_codec(weights, Path(model.data), limit=model.limit, cache=cache)
+    return trainee, trainee.parameters()
+
+
+@dataclass(frozen=True)
 class FleetSetting:
     """What all methods of an experiment share.
 
@@ -83,7 +121,7 @@ class FleetSetting:
         minimum: uploads without which a round does not count; half of ``per_round`` if None.
         rounds: T.
         client, server: local training and feature reconstruction.
-        model: the autoencoder; ``model_snr_db`` of the test is its own.
+        model: P3's autoencoder, or the flight's codec.
         seed: of everything that is drawn. None: noise is cryptographic, all else as with seed 0.
         timeout_s: how long uploads are waited for; ``attempts``: how often they are asked for; ``join_s``: how long
             clients are waited for at the start.
@@ -98,7 +136,7 @@ class FleetSetting:
     rounds: int = 200
     client: TrainingConfig = field(default_factory=lambda: TrainingConfig(rate=0.01))
     server: TrainingConfig = field(default_factory=lambda: TrainingConfig(rate=0.001))
-    model: AutoencoderConfig = field(default_factory=AutoencoderConfig)
+    model: AutoencoderConfig | CodecModel = field(default_factory=AutoencoderConfig)
     seed: int | None = 0
     timeout_s: float = 3600.0
     join_s: float = 120.0
@@ -132,13 +170,9 @@ class FleetSetting:
         return release_generator(self.seed, RELEASE, round_number, client)
 
     def trainee(self) -> Trainee:
-        """Return a fresh model, the same everywhere."""
-        return Autoencoder(self.model, self.rng(MODEL))
+        """Return the model of round 0, the same everywhere."""
+        return self.model.open() if isinstance(self.model, CodecModel) else Autoencoder(self.model, self.rng(MODEL))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
-
-
-#: Makes the model that is learned, and knows nothing else; it is sent to the processes of clients.
-MakeTrainee = Callable[[], Trainee]

@@ -22,6 +22,7 @@ from uav_privacy_sc.fleet.data import (
     share_out,
 )
 from uav_privacy_sc.fleet.model import Images
+from uav_privacy_sc.fleet.setting import CodecModel
 from uav_privacy_sc.privacy.domain import whole
 
 SYNTHETIC = "synthetic"
@@ -119,6 +120,23 @@ def prepare(source: Source, folder: Path) -> ServerPictures:
         raise DataError(
             f"{folder} cannot be written: {error.strerror or error}; give another folder by --out"
         ) from None
+    return server_pictures(folder)
+
+
+def prepare_codec(model: CodecModel, split: SplitConfig, seed: int, folder: Path) -> ServerPictures:
+    """Share out the tiles that the flight's codec is trained on, as :func:`prepare` does with pictures.
+
+    Raises:
+        ValueError: weights or pictures that cannot be used; ``folder`` cannot be written.
+    """
+    from uav_privacy_sc.fleet.codec import share_pictures
+
+    data = share_pictures(model.open(), split, np.random.default_rng([seed, 13]))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(data, folder)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written: {error.strerror or error}; give another --out") from None
     return server_pictures(folder)
 
 

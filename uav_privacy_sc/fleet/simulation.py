@@ -1,4 +1,4 @@
-"""A whole fleet on one machine: Flower's simulation on Ray, or client after client in this process; the bits are the same."""
+"""A whole fleet on one machine: Flower's simulation on Ray, or client after client in this process; the bits agree."""
 
 from __future__ import annotations
 
