@@ -27,6 +27,7 @@ from uav_privacy_sc.privacy.accountant import (
     Odometer,
     TrackExpenditure,
 )
+from uav_privacy_sc.privacy.ledger import Ledger
 
 DELTA = 1e-5
 
@@ -367,6 +368,14 @@ def test_settings_out_of_range_are_refused_by_name(value: float) -> None:
     if value != 1.0:
         with pytest.raises(ValueError, match="^ceiling_epsilon must"):
             Odometer(None, DELTA, value)
+
+
+def test_a_ledger_of_other_rows_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "fleet.ledger")
+    ledger.append({"kind": "fleet upload", "client": 3})
+    ledger.close()
+    with pytest.raises(LedgerError, match="rows of a fleet upload, not of a flight"):
+        Odometer(tmp_path / "fleet.ledger", 1e-5)
 
 
 def test_a_long_flight_with_many_tracks_is_reported_quickly() -> None:

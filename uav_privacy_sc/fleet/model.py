@@ -113,7 +113,7 @@ class AutoencoderConfig:
         return self.latent * (self.side // 4) ** 2
 
 
-#: A quick one for smoke runs and tests: 26 thousand parameters, d = 256.
+#: A quick one for smoke runs and tests: 30 thousand parameters, d = 256.
 SMALL = AutoencoderConfig(widths=(16, 24, 24, 24), kernel=3)
 
 

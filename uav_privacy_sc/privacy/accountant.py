@@ -169,7 +169,7 @@ class Odometer:
 
     Raises:
         ValueError: delta or ceiling out of range.
-        LedgerError: the ledger cannot be opened, or was tampered with.
+        LedgerError: the ledger cannot be opened, was tampered with, or is none of a flight.
 
     Example:
         >>> odometer = Odometer(None, delta=1e-5, ceiling_epsilon=10.0)
@@ -315,6 +315,8 @@ def _to_row(expenditure: Expenditure) -> dict[str, object]:
 
 
 def _from_row(row: dict[str, object]) -> Expenditure:
+    if "kind" in row:
+        raise LedgerError(f"the ledger holds rows of a {row['kind']}, not of a flight; choose another path")
     fields: dict = {name: row[name] for name in _FIELDS}
     tracks: dict = row["tracks"]  # type: ignore[assignment]
     return Expenditure(**fields, tracks={int(key): TrackExpenditure(*cost) for key, cost in tracks.items()})
