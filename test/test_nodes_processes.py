@@ -35,11 +35,13 @@ class Processes:
         self.ids = dict(zip((graph.ONBOARD, graph.GROUND), domains, strict=True))
         self.folder, self.running = folder, {}  # type: dict[str, subprocess.Popen[str]]
 
-    def start(self, name: str, *parameters: str, fake: bool = False) -> None:
+    def start(self, name: str, *parameters: str, fake: bool = False, confined: bool = True) -> None:
         spec = graph.NODES[name]
         program = [str(Path(__file__).with_name("fake_node.py")), name] if fake else ["-m", spec.module]
         arguments = [item for parameter in parameters for item in ("-p", parameter)]
         environment = {**os.environ, "ROS_DOMAIN_ID": str(self.ids[spec.domain]), "HOME": str(self.folder)}
+        if not confined:  # as deployed: nodes choose how far they are seen
+            environment.pop("ROS_AUTOMATIC_DISCOVERY_RANGE", None)
         environment["PYTHONPATH"] = os.pathsep.join([str(Path(graph.__file__).parents[1]), *sys.path])
         self.running[name] = subprocess.Popen(
             [sys.executable, *program, "--ros-args", *arguments],
@@ -197,3 +199,33 @@ def test_a_damaged_weights_file_is_one_line_and_exit_2(processes: Processes, tmp
     process = processes.running.pop("eavesdropper")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "inverter.pt" in errors and errors.count("\n") == 1
+
+
+SHARED = """
+import os
+from rclpy.context import Context
+from rclpy.node import Node
+from uav_privacy_sc.graph import DISCOVERY_RANGE, GROUND
+from uav_privacy_sc.nodes.process import discovery, network_transport
+context = Context()
+with discovery(DISCOVERY_RANGE[GROUND]):
+    context.init(domain_id=int(os.environ["ROS_DOMAIN_ID"]))
+with network_transport(DISCOVERY_RANGE[GROUND]):
+    node = Node("someone", context=context)
+print(sum("/dev/shm/fast" in line for line in open("/proc/self/maps")), os.environ.get("FASTDDS_BUILTIN_TRANSPORTS"))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_what_reaches_other_computers_shares_no_memory_that_a_killed_reader_could_take_with_it(
+    domains: tuple[int, int],
+) -> None:
+    for given, shared in ((None, False), ("SHM", True)):
+        environment = {**os.environ, "ROS_DOMAIN_ID": str(domains[1]), "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment.pop("ROS_AUTOMATIC_DISCOVERY_RANGE")
+        environment |= {} if given is None else {"FASTDDS_BUILTIN_TRANSPORTS": given}
+        done = subprocess.run(
+            [sys.executable, "-c", SHARED], env=environment, capture_output=True, text=True, timeout=60
+        )
+        maps, left = done.stdout.split()
+        assert (int(maps) > 0, left) == (shared, str(given)), done.stderr

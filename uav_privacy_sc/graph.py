@@ -16,6 +16,7 @@ from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog
 
 if TYPE_CHECKING:
     from uav_privacy_sc.data.sources import Source
+    from uav_privacy_sc.nodes.cruise import CruiseLog
 
 PACKAGE = "uav_privacy_sc"
 #: The two DDS domains. The first is confined to the aircraft's computer.
@@ -308,3 +309,19 @@ def fly(
     from uav_privacy_sc.nodes.flight import Flight
 
     return Flight(source, config or FlightConfig(), observer, bag, should_stop, stages or {}).fly()
+
+
+def cruise(
+    source: Source, rate_hz: float, config: FlightConfig | None = None, stages: Mapping[str, Any] | None = None
+) -> CruiseLog:
+    """Fly a source as :func:`fly` does, with its frames at ``rate_hz`` whatever becomes of those before: newest wins.
+
+    Returns:
+        The log of the flight, and how old each frame was, from its stamp to the ground's mask.
+
+    Raises:
+        ValueError: as :func:`fly`.
+    """
+    from uav_privacy_sc.nodes.cruise import Cruise
+
+    return Cruise(rate_hz, source, config or FlightConfig(), None, None, None, stages or {}).cruise()

@@ -11,27 +11,33 @@ from uav_privacy_sc.bench.measure import Meter, Row
 Run = Callable[[Meter], Iterator[Row]]
 
 #: Modules that register benchmarks when they are imported; a further part of the house adds its own here.
-MODULES = ("uav_privacy_sc.bench.privacy", "uav_privacy_sc.bench.air", "uav_privacy_sc.bench.perception")
+MODULES = (
+    "uav_privacy_sc.bench.privacy",
+    "uav_privacy_sc.bench.air",
+    "uav_privacy_sc.bench.perception",
+    "uav_privacy_sc.bench.frames",
+)
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark: its name, the part of the house it measures, what it is about, and how to run it."""
+    """A benchmark: its name, the part of the house it measures, what it is about, how to run it, on how many cores."""
 
     name: str
     part: str
     about: str
     run: Run
+    cores: int = 1
 
 
 _BENCHMARKS: dict[str, Benchmark] = {}
 
 
-def benchmark(name: str, part: str) -> Callable[[Run], Run]:
+def benchmark(name: str, part: str, cores: int = 1) -> Callable[[Run], Run]:
     """Decorator: register a generator of rows under ``name``; the first line of its docstring says what it is about."""
 
     def add(run: Run) -> Run:
-        _BENCHMARKS[name] = Benchmark(name, part, (run.__doc__ or name).splitlines()[0].rstrip("."), run)
+        _BENCHMARKS[name] = Benchmark(name, part, (run.__doc__ or name).splitlines()[0].rstrip("."), run, cores)
         return run
 
     return add

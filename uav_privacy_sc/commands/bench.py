@@ -1,4 +1,4 @@
-"""``bench``: speed and memory on one core, as ratios to what is measured in the same run."""
+"""``bench``: speed and memory, on one core but for whole flights, as ratios to what is measured in the same run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar
-from uav_privacy_sc.commands.cores import one_core
+from uav_privacy_sc.commands.cores import confined, one_core
 
 if TYPE_CHECKING:
     from uav_privacy_sc.bench.measure import Row
@@ -32,13 +32,14 @@ def carry_out(only: Sequence[str], repeats: int, as_json: bool) -> int:
                 raise BadInput(f"benchmark is {name!r}; choose one of {', '.join(known)}")
         chosen = [known[name] for name in dict.fromkeys(only)] or list(known.values())
         meter = Meter(repeats)
-        rows = []
-        with progress_bar() as bar:
-            task = bar.add_task("measuring", total=len(chosen), note="")
-            for one in chosen:
-                bar.update(task, note=one.name)
+    rows = []
+    with progress_bar() as bar:
+        task = bar.add_task("measuring", total=len(chosen), note="")
+        for one in chosen:
+            bar.update(task, note=one.name)
+            with confined(one.cores):
                 rows += [(one, row) for row in one.run(meter)]
-                bar.advance(task)
+            bar.advance(task)
     if as_json:
         print_json(_as_dict(rows, repeats))
     else:
@@ -55,12 +56,12 @@ def _as_dict(rows: list[tuple[Benchmark, Row]], repeats: int) -> dict[str, Any]:
         "machine": platform.machine(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "rows": [{"benchmark": one.name, "part": one.part, **row.as_dict()} for one, row in rows],
+        "rows": [{"benchmark": one.name, "part": one.part, "cores": one.cores, **row.as_dict()} for one, row in rows],
     }
 
 
 def _print(rows: list[tuple[Benchmark, Row]], repeats: int) -> None:
-    print_lines([("method", METHOD), ("repeats", f"{repeats}, on one core")])
+    print_lines([("method", METHOD), ("repeats", f"{repeats}, on one core; frames on two")])
     table = []
     for _, row in rows:
         sign = "≤" if row.at_most else "≥"

@@ -51,6 +51,7 @@ class StageNode(ManagedNode, Generic[C]):
         namespace: of the aircraft; from the command line when None.
         observer: told in this process what became of each frame.
         use_global_arguments: whether remappings and parameters of the process apply.
+        services: whether others can ask for parameters and manage the node; each service costs time at every message.
 
     Raises:
         ValueError: a parameter is out of range or what it names cannot be used; one line.
@@ -65,6 +66,7 @@ class StageNode(ManagedNode, Generic[C]):
         namespace: str | None = None,
         observer: Callable[[StageEvent], None] | None = None,
         use_global_arguments: bool = True,
+        services: bool = True,
     ) -> None:
         values = {item.name: self.get_parameter(item.name).value for item in fields(self.Config)}
         self.config: C = parameters.build(self.Config, values)

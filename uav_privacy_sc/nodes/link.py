@@ -24,7 +24,7 @@ from uav_privacy_sc.nodes.join import StampJoin
 from uav_privacy_sc.nodes.lattice_follower import LatticeFollower
 from uav_privacy_sc.nodes.link_parameters import SAME_DOMAIN, LinkParameters
 from uav_privacy_sc.nodes.position_follower import PositionFollower
-from uav_privacy_sc.nodes.process import discovery, leave, run
+from uav_privacy_sc.nodes.process import discovery, leave, network_transport, run
 from uav_privacy_sc.pipeline import LinkStage, Reception, Transmission
 
 ANNOUNCE_PERIOD_S = 0.5
@@ -96,15 +96,16 @@ class LinkNode(StageNode[LinkParameters]):
         with discovery(DISCOVERY_RANGE[GROUND]):
             self._ground_context.init(domain_id=self.config.ground_domain_id)
         overrides = [item for name, item in self._parameter_overrides.items() if name.startswith("qos_overrides.")]
-        return Node(
-            self.NAME,
-            context=self._ground_context,
-            namespace=self.get_namespace(),
-            use_global_arguments=False,
-            enable_rosout=False,
-            start_parameter_services=False,
-            parameter_overrides=overrides,
-        )
+        with network_transport(DISCOVERY_RANGE[GROUND]):
+            return Node(
+                self.NAME,
+                context=self._ground_context,
+                namespace=self.get_namespace(),
+                use_global_arguments=False,
+                enable_rosout=False,
+                start_parameter_services=False,
+                parameter_overrides=overrides,
+            )
 
     def _on_release(self, objects_message: Any, features_message: Any) -> None:
         stamp, budgets = stamp_ns(features_message.header), self.follower.budgets

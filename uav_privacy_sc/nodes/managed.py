@@ -24,7 +24,7 @@ from uav_privacy_sc.nodes.parameters import parameter
 SUCCESS, FAILURE, ERROR = (getattr(TransitionCallbackReturn, name) for name in ("SUCCESS", "FAILURE", "ERROR"))
 #: What a node is made of, by the method that destroys one of them.
 _ENTITIES = ("timer", "subscription", "publisher", "client", "service", "guard_condition")
-_NODE_OPTIONS = ("context", "overrides", "namespace", "use_global_arguments")
+_NODE_OPTIONS = ("context", "overrides", "namespace", "use_global_arguments", "services")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class ManagedNode(LifecycleNodeMixin, Node, metaclass=Managed):
         overrides: Mapping[str, Any] | None = None,
         namespace: str | None = None,
         use_global_arguments: bool = True,
+        services: bool = True,
     ) -> None:
         Node.__init__(
             self,
@@ -85,9 +86,10 @@ class ManagedNode(LifecycleNodeMixin, Node, metaclass=Managed):
             context=context,
             namespace=namespace,
             use_global_arguments=use_global_arguments,
+            start_parameter_services=services,
             parameter_overrides=[Parameter(name, value=value) for name, value in (overrides or {}).items()],
         )
-        LifecycleNodeMixin.__init__(self)
+        LifecycleNodeMixin.__init__(self, enable_communication_interface=services)
 
     def destroy_node(self) -> None:
         """Destroy the node and its state machine, which would hold the name of the node otherwise."""

@@ -11,17 +11,18 @@ from typing import Any, NoReturn
 
 import rclpy
 from rclpy.exceptions import InvalidParameterValueException, ParameterException
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from uav_privacy_sc.graph import DISCOVERY_RANGE, NODES
 from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.nodes.executor import NodeExecutor
 from uav_privacy_sc.privacy.ledger import LedgerError
 
 BAD_CALL = 2
 POLL_S = 0.1
 LOCALHOST = "LOCALHOST"
 _DISCOVERY, _PEERS = "ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_STATIC_PEERS"
+_TRANSPORTS = "FASTDDS_BUILTIN_TRANSPORTS"
 _CONFINED = (LOCALHOST, "OFF")
 
 
@@ -40,7 +41,8 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
     node = None
     try:
         try:
-            node = make()
+            with network_transport(DISCOVERY_RANGE[NODES[name].domain]):
+                node = make()
         except (ValueError, LedgerError, ParameterException, InvalidParameterValueException) as error:
             return _refuse(name, error)
         _spin(node, stop)
@@ -68,6 +70,25 @@ def discovery(discovery_range: str) -> Iterator[None]:
             wanted["ROS_LOCALHOST_ONLY"] = "1"
     elif _DISCOVERY not in os.environ:
         wanted = {_DISCOVERY: discovery_range}
+    before = {name: os.environ.get(name) for name in wanted}
+    _set_environment(wanted)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+@contextmanager
+def network_transport(discovery_range: str) -> Iterator[None]:
+    """Keep Fast DDS off shared memory for nodes that are created meanwhile in a domain that reaches other computers.
+
+    A process that is killed while it reads shared memory takes a part of the sender's with it, until the sender's large
+    messages reach nobody and small ones still do (Fast-DDS issue 5469). Where discovery is confined to this computer
+    rmw_fastrtps asks for shared memory itself; ``FASTDDS_BUILTIN_TRANSPORTS`` as set by the user holds elsewhere.
+    """
+    wanted: dict[str, str | None] = {}
+    if discovery_range != LOCALHOST and _TRANSPORTS not in os.environ:
+        wanted = {_TRANSPORTS: "UDPv4"}
     before = {name: os.environ.get(name) for name in wanted}
     _set_environment(wanted)
     try:
@@ -113,7 +134,7 @@ class StopSignal:
 
 
 def _spin(node: StageNode[Any], stop: StopSignal) -> None:
-    executor = SingleThreadedExecutor()
+    executor = NodeExecutor()
     executor.add_node(node)
     try:
         while not stop.seen and node.context.ok():
