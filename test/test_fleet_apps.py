@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fleet_of_three import TINY_METHODS, experiment, run  # noqa: E402
+from fleet_of_three import TINY_METHODS, experiment, run
 
-from uav_privacy_sc.fleet import QUIET  # noqa: E402
-from uav_privacy_sc.fleet.accounting import fleet_spending  # noqa: E402
-from uav_privacy_sc.fleet.client import LEDGERS  # noqa: E402
+from uav_privacy_sc.fleet import QUIET
+from uav_privacy_sc.fleet.accounting import fleet_spending
+from uav_privacy_sc.fleet.client import LEDGERS
 
 
 def test_every_method_learns_and_features_are_used(tmp_path: Path) -> None:

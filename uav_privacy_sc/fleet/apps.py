@@ -133,6 +133,7 @@ def run_methods(
     pictures: ServerPictures,
     watch: Watch,
     done: Callable[[str, State], None],
+    poll_s: float = 0.05,
 ) -> None:
     """Run all methods over a grid, each from its checkpoint on.
 
@@ -142,7 +143,7 @@ def run_methods(
     """
     torch.set_num_threads(1)
     setting = experiment.setting
-    exchange = Exchange(grid, setting.timeout_s, watch.tell, check=watch.check)
+    exchange = Exchange(grid, setting.timeout_s, watch.tell, poll_s, watch.check)
     gathered = False
     for method in experiment.methods:
         made_of = {"setting": setting.as_dict(), "method": vars(method), "pictures": pictures.digest}

@@ -92,8 +92,9 @@ class FleetClient:
         rng = setting.rng(TRAINING, order.round, self.number)
         noise = setting.release_rng(order.round, self.number)
         update = local_update(self.trainee, order.weights, self.data.images, setting.client, order.round, rng)
-        indices, values = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        features = np.zeros((0, self.trainee.feature_size), np.float32)
+        indices: np.ndarray = np.zeros(0, np.int64)
+        values: np.ndarray = np.zeros(0, np.float32)
+        features: np.ndarray = np.zeros((0, self.trainee.feature_size), np.float32)
         size = self.trainee.size
         if order.strategy == FEATURES:
             size = self.trainee.encoder_size

@@ -142,14 +142,15 @@ class Exchange:
         """Yield messages with what they reply to until all that is wanted is there, or the time is up."""
         deadline = time.monotonic() + self._timeout_s
         every = set(wanted) | set(also or ())
-        left = set(wanted)
+        left, seen = set(wanted), set[str]()
         while left:
             self._check()
             found = list(self._grid.pull_messages(sorted(every)))
             for message in found:
                 identity = message.metadata.reply_to_message_id
-                if identity in every:
+                if identity in every or identity in seen:
                     every.discard(identity)  # Flower gives a reply once, and an error from then on
+                    seen.add(identity)
                     left.discard(identity)
                     yield identity, message
             if left and time.monotonic() >= deadline:

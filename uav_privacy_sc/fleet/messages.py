@@ -99,7 +99,8 @@ class Upload:
             Malformed: it is none.
         """
         try:
-            return Upload(**_plain(content, "upload"), **_numpy(content, "arrays"))
+            found: dict[str, Any] = {**_plain(content, "upload"), **_numpy(content, "arrays")}
+            return Upload(**found)
         except TypeError as error:
             raise Malformed(f"this is no upload of this version: {error}") from None
 

@@ -69,8 +69,10 @@ def write_results(results: Results, out: Path, seconds: float) -> dict[str, Any]
         OSError: it cannot be written.
     """
     tables, figures = all_tables(results), all_figures(results)
-    for item in (*tables, *figures):
-        item.write(out)
+    for table in tables:
+        table.write(out)
+    for figure in figures:
+        figure.write(out)
     _write_series(results, out / "rounds.csv")
     found = manifest(results, seconds)
     _whole(out / "manifest.json", json.dumps(found, indent=2, allow_nan=False) + "\n")
