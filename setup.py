@@ -29,6 +29,8 @@ setup(
         (f"share/{NAME}/launch", sorted(glob("launch/*.launch.py"))),
         (f"share/{NAME}/config", sorted(glob("config/*.yaml") + glob("config/*.rviz"))),
         (f"share/{NAME}/config/scenarios", sorted(glob("config/scenarios/*.yaml"))),
+        (f"share/{NAME}/config/fleet", ["config/fleet/pyproject.toml"]),
+        (f"share/{NAME}/config/fleet/fleet_app", ["config/fleet/fleet_app/__init__.py"]),
         *(
             (f"share/{NAME}/config/{folder}", sorted(glob(f"config/{folder}/*")))
             for folder in ("foxglove", "security", "systemd")

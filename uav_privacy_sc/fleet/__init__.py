@@ -13,6 +13,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # else a warning about a change to come
+    "RAY_worker_niceness": "0",  # else clients starve beside any other load
 }
 
 os.environ.update(QUIET)
