@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -105,6 +106,11 @@ def test_the_attackers_encoder_is_the_aircrafts(shipped: tuple) -> None:
     np.testing.assert_allclose(own, perception.features(image), atol=1e-4)
 
 
+#: Of the attack whose cost is measured: its start and end must not weigh.
+STEPS = 10
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_an_attack_costs_at_most_1_2_times_its_bare_passes(shipped: tuple, adaptive: bool) -> None:
     _, encode = shipped
@@ -112,14 +118,14 @@ def test_an_attack_costs_at_most_1_2_times_its_bare_passes(shipped: tuple, adapt
 
     def bare() -> None:
         start = torch.rand(1, 3, 352, 640, requires_grad=True)
-        for _ in range(3):
+        for _ in range(STEPS):
             start.grad = None
             encode(start).sum().backward()
 
     def attack() -> None:
-        gradient.invert(encode, features, gradient.preset("paper", steps=3), np.random.default_rng(0), sigma)
+        gradient.invert(encode, features, gradient.preset("paper", steps=STEPS), np.random.default_rng(0), sigma)
 
-    def seconds(work) -> float:
+    def seconds(work: Callable[[], None]) -> float:
         begin = time.process_time()
         work()
         return time.process_time() - begin
@@ -128,7 +134,9 @@ def test_an_attack_costs_at_most_1_2_times_its_bare_passes(shipped: tuple, adapt
     torch.set_num_threads(1)
     try:
         bare()
-        ratios = [seconds(attack) / seconds(bare) for _ in range(5)]
+        attack()
+        taken = [(seconds(attack), seconds(bare)) for _ in range(9)]  # in turns: what else runs meets both
     finally:
         torch.set_num_threads(threads)
-    assert statistics.median(ratios) <= 1.2
+    attacked, passes = (statistics.median(column) for column in zip(*taken, strict=True))
+    assert attacked / passes <= 1.2, f"{attacked / passes:.3f} times its bare passes"

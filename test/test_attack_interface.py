@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from uav_privacy_sc import scene
+from uav_privacy_sc.attack import interface
 from uav_privacy_sc.attack.interface import (
     TARGETS,
     Interception,
@@ -22,13 +23,24 @@ from uav_privacy_sc.link.channel import BlockState, public_scale, transmit_featu
 from uav_privacy_sc.protection import ProtectionConfig
 from uav_privacy_sc.release import Budgets
 
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    attackers()  # those of the package stay
+    monkeypatch.setattr(interface, "_ATTACKERS", dict(interface._ATTACKERS))
+
+
 KNOWN = PublicConfiguration(ProtectionConfig(), Budgets(1.0, 1.0, 1.0))
 
 
 def test_every_target_has_a_plain_or_adaptive_attacker_of_its_own() -> None:
     assert {entry.target for entry in attackers()} == set(TARGETS)
     pictures = {entry.name: entry.adaptive for entry in attackers("picture")}
-    assert pictures["gradient"] is False and pictures["gradient_adaptive"] is True
+    both = {name: pictures[name] for name in ("gradient", "inverter", "inverter_average")}
+    assert not any(both.values()) and all(pictures[f"{name}_adaptive"] for name in both)
+    assert {entry.name for entry in attackers() if entry.over_time} == {
+        "location_track", "inverter_average", "inverter_average_adaptive"
+    }  # fmt: skip
 
 
 def test_an_attacker_is_added_by_registering_it_and_a_name_is_taken_once() -> None:

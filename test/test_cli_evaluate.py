@@ -49,8 +49,27 @@ def test_measured_energy_is_the_theoretical_one_and_no_claim_is_broken(table: Pa
 def test_the_table_is_printed_with_the_papers_times(tmp_path: Path, capsys) -> None:
     assert main([*QUICK, "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
-    assert "120x400" in printed and "16x1600" in printed and "(1.51)" in printed and "426,890" in printed
+    assert "120x400" in printed and "16x1600" in printed and "1.51" in printed and "426,890" in printed
     assert "…" not in printed
+
+
+def test_the_orders_are_those_that_the_formulas_have_and_the_one_of_p2_that_is_not_is_said(table: Path) -> None:
+    text = (table / "matrix-order.md").read_text()
+    rows = {tuple(line.split(" | ")[:2]): line for line in text.splitlines() if line.startswith("| 1")}
+    assert "m^2.00 n^2.00" in rows["| 120x400", "gaussian"] and rows["| 120x400", "gaussian"].endswith("no |")
+    assert "m^3.99 n^2.99" in rows["| 120x400", "udn"] and rows["| 120x400", "udn"].endswith("yes |")
+    assert "m^2.99 n^2.99" in rows["| 120x400", "idn"] and rows["| 120x400", "idn"].endswith("yes |")
+    assert "not the m³ n³ it prints" in text
+
+
+def test_it_is_written_as_the_other_protocols_are(table: Path) -> None:
+    for name in ("matrix-energy.tex", "matrix-order.tex", "matrix-time.tex", "matrix.svg", "matrix.png", "report.html"):
+        assert (table / name).stat().st_size > 300, name
+    manifest = json.loads((table / "manifest.json").read_text())
+    assert (
+        manifest["setting"]["matrix"] == {"epsilon": 1.0, "delta": 1e-5, "draws": 4}
+        and "matrix" in manifest["protocols"]
+    )
 
 
 def test_json_holds_the_same_rows(tmp_path: Path, capsys) -> None:

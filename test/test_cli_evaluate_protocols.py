@@ -81,6 +81,9 @@ def test_interrupted_is_one_line_and_the_same_command_goes_on(
         (["--out", "FILE"], "cannot be written"),
         (["--protocol", "tradeoff"], "needs pictures"),
         (["--weights", "/nowhere"], "/nowhere"),
+        (["--attackers", "gradient"], "attackers play no part in protocol location"),
+        (["--protocol", "attackers", "--attackers", "nobody"], "no attacker is called so; give a module"),
+        (["--protocol", "attackers", "--attackers", "/nowhere/mine.py"], "mine.py cannot be imported"),
     ],
 )
 def test_what_cannot_be_evaluated_is_one_line(

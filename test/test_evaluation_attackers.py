@@ -12,14 +12,16 @@ from fake_networks import FakeNetworks, drawn_sample, fake_loaded
 
 from uav_privacy_sc import scene
 from uav_privacy_sc.attack import interface
-from uav_privacy_sc.evaluation import networks
-from uav_privacy_sc.evaluation.attack_tables import tables
+from uav_privacy_sc.evaluation import networks, setting
+from uav_privacy_sc.evaluation.attack_tables import figures, tables
+from uav_privacy_sc.evaluation.evaluation import evaluate
+from uav_privacy_sc.evaluation.execution import Execution
 from uav_privacy_sc.evaluation.measurement import Results
 from uav_privacy_sc.evaluation.messages import About
 from uav_privacy_sc.evaluation.metrics import Missing
-from uav_privacy_sc.evaluation.own_attackers import built, load_modules
+from uav_privacy_sc.evaluation.own_attackers import built, carried, load_modules, refuse_unsendable, selected
 from uav_privacy_sc.evaluation.presets import PRESETS
-from uav_privacy_sc.evaluation.protocols import attackers
+from uav_privacy_sc.evaluation.protocols import attack_pictures, attackers
 from uav_privacy_sc.evaluation.setting import Setting
 
 TINY = replace(PRESETS["quick"], gradient_samples=0, track_frames=(1, 4))
@@ -52,7 +54,7 @@ def test_the_street_map_knows_neither_the_true_mask_nor_the_true_objects() -> No
 def test_silence_and_another_picture_stand_beside_every_case() -> None:
     found = [unit.call() for unit in attackers.units(SETTING, [drawn_sample(0), drawn_sample(1)])]  # type: ignore[arg-type]
     results = Results([row for rows in found for row in rows])
-    for control in (attackers.SILENCE, attackers.ANOTHER):
+    for control in (attack_pictures.SILENCE, attack_pictures.ANOTHER):
         assert len(results.values("ssim", control, attacker="inverter")) == 2
     made = {table.name: table for table in tables(results, SETTING)}
     assert {"silence", "another picture"} <= {row[0] for row in made["attackers"].rows}
@@ -109,3 +111,137 @@ def test_own_attackers_are_imported_and_run_and_what_cannot_be_built_is_missing(
     with pytest.raises(ValueError, match="attackers nowhere_at_all cannot be imported") as error:
         load_modules(["nowhere_at_all"])
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def hovering() -> Results:
+    """What is measured over frames on two samples."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(networks, "Loaded", fake_loaded)
+    networks.networks_for.cache_clear()
+    changed = replace(SETTING, preset=replace(TINY, track_frames=(1, 30, 600)))
+    patch.setattr(attack_pictures, "HOVERING", (("uniform", 30.0), ("region_aware", 30.0)))
+    found = [
+        row for k in range(2) for row in attack_pictures.over_frames(About("attackers", changed, drawn_sample(k), 0))
+    ]
+    patch.undo()
+    networks.networks_for.cache_clear()
+    return Results(found)
+
+
+def _mean(results: Results, metric: str, mechanism: str, attacker: str, number: int) -> float:
+    return float(np.mean(list(results.values(metric, mechanism, 30.0, None, attacker, f"{number} frames").values())))
+
+
+@pytest.mark.parametrize("mechanism", ["uniform", "region_aware"])
+def test_what_is_averaged_grows_with_the_frames_and_a_frame_alone_does_not(hovering: Results, mechanism: str) -> None:
+    averaged = [_mean(hovering, "ssim", mechanism, "inverter_average", number) for number in (1, 30, 600)]
+    alone = [_mean(hovering, "ssim", mechanism, "inverter", number) for number in (1, 30, 600)]
+    assert averaged[0] == alone[0] and averaged[0] + 0.02 < averaged[1] < averaged[2] - 0.02
+    assert max(alone) - min(alone) < 0.3 * (averaged[2] - averaged[0])
+    masks = [_mean(hovering, "category_accuracy", mechanism, "decoder, mean", number) for number in (1, 30, 600)]
+    assert masks[2] > masks[0] + 0.05
+
+
+def test_without_weights_the_adaptive_inverter_is_missing_and_says_what_makes_them(hovering: Results) -> None:
+    reason = hovering.reason("ssim", "uniform", 30.0, attacker="inverter_average_adaptive", condition="1 frames")
+    assert "train attacker --noise adaptive" in reason
+
+
+def test_one_attacker_that_is_named_is_run_alone_with_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "from uav_privacy_sc.attack.interface import register\n"
+        "@register('latest', target='picture', adaptive=False, over_time=True)\n"
+        "class Latest:\n"
+        "    def __call__(self, intercepted, rng):\n"
+        "        return tuple(np.full((88, 160, 3), len(intercepted), np.uint8) for frame in intercepted)\n"
+    )
+    names = (str(tmp_path / "mine.py"), "inverter")
+    load_modules(names)
+    assert [entry.name for entry in selected(names, "picture")] == ["inverter", "latest"]
+    assert not [entry for entry in selected(names, "location") if entry.build.__module__.startswith("uav")]
+    results = Results(attackers.measure(drawn_sample(0), replace(SETTING, attackers=names), True))
+    assert set(results.distinct("attacker", metric="ssim", condition="")) == {"inverter"}
+    assert "latest" in results.distinct("attacker", metric="ssim", condition="4 frames")
+    made = [table for table in tables(results, SETTING) if table.name == "attackers-map"]
+    assert not made[0].rows
+
+
+def test_a_file_does_not_take_the_place_of_a_module_of_its_name(tmp_path: Path) -> None:
+    import json
+
+    (tmp_path / "json.py").write_text("import sys\nloaded = True\n")
+    load_modules([str(tmp_path / "json.py")])
+    import json as again
+
+    assert again is json and not hasattr(again, "loaded")
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError('two\\nlines')", "import sys; sys.exit(3)", "def broken(:"])
+def test_a_module_that_fails_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(ValueError, match="bad.py cannot be imported") as error:
+        load_modules([str(tmp_path / "bad.py")])
+    assert "\n" not in str(error.value)
+
+
+def test_the_roc_of_each_map_attacker_is_kept_and_drawn() -> None:
+    results = Results(attackers._maps(_about()))
+    curves = next(figure for figure in figures(results, SETTING) if figure.name == "attackers-roc")
+    assert len(curves.panels) == 3
+    for panel in curves.panels:
+        assert {series.name for series in panel.series} == {"map_power", "map_likelihood", "map_released", "guessing"}
+        for series in panel.series:
+            assert list(series.y) == sorted(series.y) and series.y[-1] == 1.0
+    found = {
+        (row[0], row[1]): row for row in next(t for t in tables(results, SETTING) if t.name == "attackers-map").rows
+    }
+    assert found["map of released", "map_likelihood"][2] == found["map of released", "map_released"][2]
+    assert found["no map", "map_likelihood"][2] == found["no map", "map_released"][2]
+
+
+def _registered_here() -> None:
+    @interface.register("of_this_process", target="picture", adaptive=False)
+    class Here:
+        def __call__(self, intercepted, rng):
+            return tuple(np.full((88, 160, 3), 200, np.uint8) for frame in intercepted)
+
+
+def _two(spec: str, number: int, nets: object):
+    from functools import partial
+
+    from uav_privacy_sc.evaluation.samples import Dataset
+
+    return Dataset(spec, "pictures", (partial(drawn_sample, k) for k in range(number)), number)
+
+
+def test_an_attacker_of_this_process_alone_goes_to_the_others_with_the_work(tmp_path: Path, monkeypatch) -> None:
+    _registered_here()
+    unit = next(attackers.units(SETTING, [drawn_sample(0), drawn_sample(1)]))  # type: ignore[arg-type]
+    import pickle
+
+    sent = pickle.dumps(unit.call)
+    del interface._ATTACKERS["of_this_process"]
+    received = pickle.loads(sent)
+    rows = received()
+    assert {row.value for row in rows if row.attacker == "of_this_process" and row.metric == "ssim"} != {None}
+    assert "of_this_process" in {entry.name for entry in interface.attackers("picture")}
+
+
+def test_one_that_cannot_be_sent_is_refused_in_one_line_where_it_would_have_to_be(tmp_path: Path, monkeypatch) -> None:
+    import threading
+
+    monkeypatch.setattr(setting, "open_dataset", _two)
+    lock = threading.Lock()
+
+    @interface.register("locked", target="label", adaptive=False)
+    def locked():
+        return lambda intercepted, rng: tuple(np.full((len(f.records), 10), 0.1) for f in intercepted if lock)
+
+    assert any(entry.name == "locked" for entry in carried(()).entries)
+    with pytest.raises(ValueError, match="attacker locked cannot be sent to another process .*--attackers") as error:
+        evaluate(("attackers",), SETTING, tmp_path, Execution(jobs=2))
+    assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="locked"):
+        refuse_unsendable(())

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
+from fake_networks import FakeNetworks
 
+from uav_privacy_sc.evaluation.evaluation import evaluate
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, Unit, WorkerLost, fingerprint, run_units
 from uav_privacy_sc.evaluation.measurement import Measurement
+from uav_privacy_sc.evaluation.presets import PRESETS
+from uav_privacy_sc.evaluation.setting import Setting
 
 
 def _one(name: str, log: Path) -> list[Measurement]:
@@ -20,6 +26,10 @@ def _one(name: str, log: Path) -> list[Measurement]:
 
 def _dies(name: str, log: Path) -> list[Measurement]:
     os._exit(9)
+
+
+def _raises() -> list[Measurement]:
+    raise ValueError("no such thing")
 
 
 def _units(names: str, log: Path) -> list[Unit]:
@@ -90,12 +100,47 @@ def test_a_backend_without_its_package_names_it(backend: str, package: str, monk
         Execution(backend)
 
 
-@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_cluster_backend_gives_the_same_where_it_imports(backend: str, package: str, tmp_path: Path) -> None:
+CLUSTERS = [("dask", "distributed"), ("ray", "ray")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("backend", "package"), CLUSTERS)
+def test_a_cluster_measures_what_loky_does_and_says_what_went_wrong(backend: str, package: str, tmp_path: Path) -> None:
     pytest.importorskip(package, reason=f"{package} is not installed")
-    store = ResultStore(tmp_path / "kept", "same")
-    found = run_units(_units("ab", tmp_path / "log"), store, Execution(backend, 1))
-    assert [item.sample for item in found] == ["a", "b"]
+    folder = tmp_path / "layouts"
+    (folder / "annotations").mkdir(parents=True)
+    for name in ("one", "two"):
+        rows = "".join(f"{40 * k},{30 * k},20,40,1,{1 + k % 10},0,0\n" for k in range(12))
+        (folder / "annotations" / f"{name}.txt").write_text(rows)
+    setting = Setting(str(folder), 2, 2, "hardened", PRESETS["quick"], FakeNetworks())
+    found = {
+        name: evaluate(("location",), setting, tmp_path / name, Execution(name, 2)).outcomes[0].results.measurements
+        for name in ("loky", backend)
+    }
+    assert len(found["loky"]) == 88 and found[backend] == found["loky"]
+    log, store = tmp_path / "log", ResultStore(tmp_path / "kept", "same")
+    with pytest.raises(ValueError, match="^no such thing$"):
+        run_units([Unit("r", _raises)], store, Execution(backend, 2))
+    with pytest.raises(WorkerLost, match="finished units are kept .* run the same command again") as error:
+        run_units([*_units("ab", log), Unit("z", partial(_dies, "z", log))], store, Execution(backend, 2))
+    assert "\n" not in str(error.value)
+    assert len(run_units(_units("abz", log), store, Execution(backend, 2))) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "package", "address"), [("dask", "distributed", "tcp://127.0.0.1:9"), ("ray", "ray", "127.0.0.1:9")]
+)
+def test_a_cluster_that_does_not_answer_is_one_line(backend: str, package: str, address: str) -> None:
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    code = (
+        "from uav_privacy_sc.evaluation.execution import Execution\n"
+        f"try: list(Execution({backend!r}, 1, {address!r}).stream([int]))\n"
+        "except ValueError as error: print(str(error)); raise SystemExit(3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 3 and address in done.stdout and done.stdout.count("\n") == 1, done.stderr
 
 
 def test_a_fingerprint_tells_settings_apart() -> None:

@@ -34,7 +34,7 @@ TINY = replace(
     track_frames=(1, 4),
     repeats=2,
 )
-NAMES = tuple(name for name in MODULES if name != "runtime")
+NAMES = tuple(name for name in MODULES if name not in ("runtime", "matrix"))
 
 
 def _setting(**changes: object) -> Setting:
@@ -285,6 +285,22 @@ def test_the_document_has_every_published_number_and_a_sentence_for_each(whole, 
     assert document(folder) == text
 
 
+def test_one_command_measures_and_writes_the_document(tmp_path: Path, monkeypatch, capsys) -> None:
+    from uav_privacy_sc.commands import evaluate as command
+
+    def carry_out(order: command.EvaluationOrder) -> int:
+        assert (order.protocol, order.samples, order.seeds, order.preset) == ("all", 20, 1, "quick")
+        evaluate(("location",), _setting(samples=1), order.out)
+        return 0
+
+    monkeypatch.setattr(command, "carry_out", carry_out)
+    assert main(["--measure", str(tmp_path / "out"), str(tmp_path / "r.md")]) == 0
+    assert "--measure out/reproduction docs/reproduction.md" in (tmp_path / "r.md").read_text()
+    monkeypatch.setattr(command, "carry_out", lambda order: 1)
+    assert main(["--measure", str(tmp_path / "out"), str(tmp_path / "none.md")]) == 1
+    assert not (tmp_path / "none.md").exists() and main(["--measur", "out"]) == 2
+
+
 def test_no_document_from_a_folder_that_is_none(tmp_path: Path, capsys) -> None:
     assert main([str(tmp_path)]) == 2 and main([]) == 2
     assert "no folder of an evaluation" in capsys.readouterr().err
@@ -331,7 +347,7 @@ def test_every_protocol_is_known_by_its_name_and_can_be_sent_to_a_process() -> N
     assert [find_protocol(name).name for name in MODULES] == list(MODULES)
     with pytest.raises(ValueError, match="choose one of tradeoff"):
         find_protocol("magic")
-    for name in ("tradeoff", "ablation", "attackers", "baseline", "scenarios", "location"):
+    for name in MODULES[:5] + ("location",):
         units = list(find_protocol(name).units(_setting(), [drawn_sample(0)]))  # type: ignore[arg-type]
         assert len(units) == 1 and pickle.loads(pickle.dumps(units[0])).key == "drawn 0"
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TARGETS = ("picture", "location", "sensitive_map", "label", "count")
 
 #: Modules of this package that register attackers; those with torch are imported when somebody asks for attackers.
-_BUILT_IN = ("location", "location_track", "sensitive_map", "inference", "inversion", "gradient")
+_BUILT_IN = ("location", "location_track", "sensitive_map", "inference", "inversion", "averaging", "gradient")
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,25 @@ class Attacker(Protocol):
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered attacker: its name, what it attacks, whether it is adaptive, and what builds it."""
+    """A registered attacker: its name, what it attacks, whether it is adaptive, and what builds it.
+
+    ``over_time``: whether it makes more of several frames than of the latest alone.
+    """
 
     name: str
     target: str
     adaptive: bool
     build: Callable[..., Attacker]
+    over_time: bool = False
 
 
 _ATTACKERS: dict[str, Registered] = {}
 
 
-def register(name: str, *, target: str, adaptive: bool) -> Callable[[Any], Any]:
+def register(name: str, *, target: str, adaptive: bool, over_time: bool = False) -> Callable[[Any], Any]:
     """Decorator of a class or function that builds an attacker: make it known under ``name``.
+
+    ``over_time``: its guess at a frame also rests on those before, so that it is measured over several.
 
     Raises:
         ValueError: an unknown target, or a name that another attacker has.
@@ -154,7 +160,7 @@ def register(name: str, *, target: str, adaptive: bool) -> Callable[[Any], Any]:
         taken = _ATTACKERS.get(name)
         if taken is not None and (taken.build.__module__, taken.build.__name__) != (build.__module__, build.__name__):
             raise ValueError(f"name {name!r} is taken by {taken.build.__module__}; register under another")
-        _ATTACKERS[name] = Registered(name, target, adaptive, build)
+        _ATTACKERS[name] = Registered(name, target, adaptive, build, over_time)
         return build
 
     return add
@@ -165,6 +171,11 @@ def attackers(target: str | None = None) -> tuple[Registered, ...]:
     for module in _BUILT_IN:
         importlib.import_module(f"uav_privacy_sc.attack.{module}")
     return tuple(entry for entry in _ATTACKERS.values() if target in (None, entry.target))
+
+
+def adopt(entry: Registered) -> None:
+    """Make an attacker known that another process registered, unless its name is known here already."""
+    _ATTACKERS.setdefault(entry.name, entry)
 
 
 def create(name: str, **options: Any) -> Attacker:

@@ -1,7 +1,13 @@
-"""The trained inversion attacker of P1 section 2.5: intercepted features to a picture."""
+"""The trained inversion attacker of P1 section 2.5: intercepted features to a picture.
+
+:class:`InversionAttacker` is the network with its weights; :class:`PlainInverter` and :class:`AdaptiveInverter` are
+what the attackers' registry knows (``interface``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from uav_privacy_sc.attack.interface import Guesses, Interception, register
 from uav_privacy_sc.perception.codec import CODE_CHANNELS, NoiseGauge, Residual, block, rise
 from uav_privacy_sc.perception.device import choose_device
 from uav_privacy_sc.perception.weights import WeightsError, load_module, locate_sound
@@ -56,3 +63,45 @@ class InversionAttacker:
         code = torch.from_numpy(np.ascontiguousarray(features, np.float32))[None].to(self.device)
         picture = self.network(code)[0].permute(1, 2, 0).mul(255).round().to(torch.uint8)
         return picture.cpu().numpy()
+
+
+#: ``(C, H', W')`` features to an RGB uint8 picture.
+PictureNetwork = Callable[[np.ndarray], np.ndarray]
+
+
+@register("inverter", target="picture", adaptive=False)
+@dataclass
+class PlainInverter:
+    """The inverter trained on unprotected features, frame by frame.
+
+    Args:
+        network: draws a picture from features; made of ``weights`` on ``device`` where none is given.
+        weights: folder of weights, None for the shipped ones.
+        device: ``auto``, ``cpu`` or ``cuda:N``.
+
+    Raises:
+        WeightsError: weights that are not there or cannot be read.
+    """
+
+    network: PictureNetwork | None = None
+    weights: Path | str | None = None
+    device: str = "auto"
+
+    adaptive = False
+
+    def __post_init__(self) -> None:
+        if self.network is None:
+            self.network = InversionAttacker(self.weights, self.device, self.adaptive)
+
+    def __call__(self, intercepted: Sequence[Interception], rng: np.random.Generator) -> Guesses:
+        """Return an RGB uint8 picture ``(8 H', 8 W', 3)`` a frame; nothing is drawn from ``rng``."""
+        assert self.network is not None
+        return tuple(None if frame.features is None else self.network(frame.features) for frame in intercepted)
+
+
+@register("inverter_adaptive", target="picture", adaptive=True)
+@dataclass
+class AdaptiveInverter(PlainInverter):
+    """The inverter trained on features with the noise of all budgets, which it gauges by itself."""
+
+    adaptive = True

@@ -266,7 +266,7 @@ def _survival(distance: np.ndarray, tests: int, epsilon_l: float, release: Objec
     return table
 
 
-@register("location_track", target="location", adaptive=True)
+@register("location_track", target="location", adaptive=True, over_time=True)
 @dataclass(frozen=True)
 class Track:
     """The places of least expected distance given all frames of a track, and how the profile releases places.

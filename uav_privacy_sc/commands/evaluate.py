@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,19 @@ from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, p
 from uav_privacy_sc.commands.cores import one_core
 from uav_privacy_sc.commands.interrupts import stoppable
 
-ALL, MATRIX = "all", "matrix"
-#: P1's protocols in the order in which ``all`` runs them (``evaluation.protocols.MODULES``).
-NAMES = ("tradeoff", "scenarios", "ablation", "attackers", "baseline", "convergence", "location", "runtime")
+ALL, MATRIX, ATTACKERS = "all", "matrix", "attackers"
+#: The protocols in the order in which ``all`` runs them (``evaluation.protocols.MODULES``).
+NAMES = ("tradeoff", "scenarios", "ablation", ATTACKERS, "baseline", "convergence", "location", "runtime", MATRIX)
+#: Those that take times alone: confined to one core before NumPy is loaded.
+_TIMED = ("runtime", MATRIX)
 
 
 @dataclass(frozen=True)
 class EvaluationOrder:
     """Which protocol, on what, how much of it; the results go into ``out``.
 
-    ``epsilon``, ``delta``, ``draws`` and ``seed`` None are those of the matrix protocol; the others take ``seed`` as
-    the number from which all noise is drawn.
+    ``epsilon``, ``delta`` and ``draws`` are those of the matrix protocol; ``seed`` is the number from which all noise
+    is drawn, 0 where there is none. ``attackers`` are names of those to run, and modules that register more.
     """
 
     protocol: str
@@ -55,7 +57,7 @@ def carry_out(order: EvaluationOrder) -> int:
         ValueError: no such protocol, a parameter out of its range, a dataset or profile that cannot be used, or a
             folder that cannot be written; one line.
     """
-    choices = (ALL, *NAMES, MATRIX)
+    choices = (ALL, *NAMES)
     if order.protocol not in choices:
         raise BadInput(f"protocol is {order.protocol!r}; choose one of {', '.join(choices)}")
     try:
@@ -64,11 +66,9 @@ def carry_out(order: EvaluationOrder) -> int:
         (order.out / ".writable").unlink()
     except OSError as error:
         raise BadInput(f"out folder {order.out} cannot be written: {error.strerror or error}") from None
-    if order.protocol == MATRIX:
-        with one_core():  # before NumPy is loaded: times are compared
-            _matrix(order)
-        return 0
-    with stoppable():
+    if order.attackers and order.protocol not in (ALL, ATTACKERS):
+        raise BadInput(f"attackers play no part in protocol {order.protocol}; leave them out, or use {ATTACKERS}")
+    with stoppable(), one_core() if order.protocol in _TIMED else nullcontext():
         return _protocols(order)
 
 
@@ -77,7 +77,7 @@ def _protocols(order: EvaluationOrder) -> int:
     from uav_privacy_sc.evaluation.execution import Execution, WorkerLost
     from uav_privacy_sc.evaluation.networks import Networks
     from uav_privacy_sc.evaluation.presets import preset
-    from uav_privacy_sc.evaluation.setting import Setting
+    from uav_privacy_sc.evaluation.setting import MatrixScale, Setting
     from uav_privacy_sc.graph import config_file
     from uav_privacy_sc.perception.device import choose_device
 
@@ -93,13 +93,15 @@ def _protocols(order: EvaluationOrder) -> int:
         Networks(weights, device),
         order.seed or 0,
         tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in order.attackers),
+        MatrixScale(order.epsilon, order.delta, order.draws),
     )
     execution = Execution(order.backend, order.jobs or _cores(), order.address)
     names = NAMES if order.protocol == ALL else (order.protocol,)
     found: Evaluation
     try:
         with _progress() as progress:
-            found = evaluate(names, setting, order.out, execution, progress)
+            found = evaluate(names, setting, order.out, execution, progress, one_core)
+            _write_matrix(order, found)
     except WorkerLost as error:
         print(f"uav-privacy-sc: error: {error}", file=sys.stderr)
         return 1
@@ -151,7 +153,7 @@ def _print(order: EvaluationOrder, found: Any) -> None:
             for outcome in found.outcomes
             for table in outcome.tables
         }
-        print_json({"manifest": found.manifest, "tables": tables})
+        print_json({"protocol": order.protocol, "manifest": found.manifest, "tables": tables, **_matrix_json(found)})
         return
     for note in (*found.notes, *(f"{name} left out: {why}" for name, why in found.skipped.items())):
         say(note)
@@ -166,47 +168,20 @@ def _print(order: EvaluationOrder, found: Any) -> None:
     print_lines([("", ""), ("report", str(order.out / "report.html")), ("written", str(order.out))])
 
 
-def _matrix(order: EvaluationOrder) -> None:
-    from uav_privacy_sc.evaluation.headline import delta_text
-    from uav_privacy_sc.evaluation.matrix_protocol import matrix_table, write_csv
-    from uav_privacy_sc.privacy.matrix_comparison import PUBLISHED_SECONDS, SHAPES
-    from uav_privacy_sc.privacy.randomness import RandomStreams
+def _matrix_rows(found: Any) -> list[Any]:
+    """Return the rows of P2's comparison, none where it was not made."""
+    from uav_privacy_sc.evaluation.protocols.matrix import rows_of
 
-    with progress_bar() as bar:
-        task = bar.add_task("measuring", total=len(SHAPES) * (len(PUBLISHED_SECONDS) + 1), note="")
-        rng = RandomStreams(order.seed).visual
-        rows = matrix_table(order.epsilon, order.delta, rng, order.draws, lambda: bar.advance(task))
-    path = order.out / "matrix.csv"
-    write_csv(path, rows)
-    if order.as_json:
-        setting = {"epsilon": order.epsilon, "delta": order.delta, "draws": order.draws, "seed": order.seed}
-        print_json({"protocol": order.protocol, **setting, "rows": [asdict(row) for row in rows]})
-        return
-    print_lines(
-        [
-            ("protocol", "P2, Tables 2 and 3: entries in [-1, 1], any of which may change"),
-            ("budget", f"epsilon {order.epsilon:g}, delta {delta_text(order.delta)}"),
-            ("measured", f"over {order.draws} draws; times relative to the tight Gaussian, P2's in brackets"),
-            ("written", str(path)),
-        ]
-    )
-    for name, shape in SHAPES.items():
-        _print_matrices(f"{shape[0]}x{shape[1]}", [row for row in rows if row.of == name])
+    return [row for outcome in found.outcomes if outcome.protocol.name == MATRIX for row in rows_of(outcome.results)]
 
 
-def _print_matrices(title: str, rows: list[Any]) -> None:
-    table = [
-        (
-            row.mechanism,
-            row.form,
-            f"{row.theoretical:.3e}",
-            f"{row.measured:.3e}",
-            f"{row.ratio:,.2f}" if row.ratio < 1e7 else f"{row.ratio:.2e}",
-            f"{row.actual_epsilon:.3g}",
-            f"{row.relative_time:.2f}"
-            + ("" if row.published_relative_time is None else f" ({row.published_relative_time:.3g})"),
-        )
-        for row in rows
-    ]
-    print_lines([("", "")])
-    print_table((title, "", "E‖Z‖²", "measured", "/ tight", "gives", "time"), table, words=2)
+def _write_matrix(order: EvaluationOrder, found: Any) -> None:
+    from uav_privacy_sc.evaluation.matrix_protocol import write_csv
+
+    if rows := _matrix_rows(found):
+        write_csv(order.out / "matrix.csv", rows)
+
+
+def _matrix_json(found: Any) -> dict[str, Any]:
+    rows = _matrix_rows(found)
+    return {"rows": [asdict(row) for row in rows]} if rows else {}

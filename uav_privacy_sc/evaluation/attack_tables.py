@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from uav_privacy_sc.attack.averaging import worth as epsilon_of
 from uav_privacy_sc.evaluation import published
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Results
@@ -12,10 +14,25 @@ from uav_privacy_sc.evaluation.result_tables import Cell, ResultTable, reasons, 
 from uav_privacy_sc.evaluation.setting import Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate, paired
 
-PICTURE_ATTACKERS = ("inverter", "inverter, adaptive", "gradient", "gradient_adaptive")
+PICTURE_ATTACKERS = ("inverter", "inverter_adaptive", "gradient", "gradient_adaptive")
+#: What the map attackers are run on: mechanism, and what the budget map is made of.
+MAPS = {
+    "map of detections": ("region_aware", "detections"),
+    "map of released": ("region_aware", "released"),
+    "no map": ("uniform", "released"),
+}
+_MAP_TITLES = ("map of detections (paper profile)", "map of released objects (hardened)", "uniform noise (control)")
+#: False alarm rates at which a ROC is kept.
+FALSE_ALARMS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+#: What is drawn over the number of frames: metric, label, bounds, and the attackers by kind.
+_HOVERING = (
+    ("ssim", "attack SSIM", ("inverter", "inverter_average", "inverter_adaptive", "inverter_average_adaptive")),
+    ("category_accuracy", "accuracy of the eavesdropper's mask", ("decoder", "decoder, mean")),
+)
 MODES = (("none", None), ("uniform", 20.0), ("uniform", 10.0), ("region_aware", 20.0), ("region_aware", 10.0))
 #: What an attacker makes of nothing, and of a message about something else: what exceeds them was learnt.
 CONTROLS = (("silence", None), ("another picture", None))
+DELTA = 1e-5
 _METRICS = (("ssim", 4), ("psnr_sensitive", 2))
 _BOUNDS = {"ssim": (-0.05, 1.0), "psnr_sensitive": (0.0, 40.0)}
 
@@ -25,6 +42,7 @@ def tables(results: Results, setting: Setting) -> list[ResultTable]:
     return [
         _table3(results, setting),
         _tests(results, setting),
+        _frames(results, setting),
         _places(results, setting),
         _maps(results),
         _hits(results),
@@ -33,7 +51,7 @@ def tables(results: Results, setting: Setting) -> list[ResultTable]:
 
 def _known(results: Results) -> list[str]:
     """Return the picture attackers that were measured, the known ones first."""
-    found = [name for name in results.distinct("attacker", metric="ssim")]
+    found = [name for name in results.distinct("attacker", metric="ssim", condition="")]
     return [name for name in PICTURE_ATTACKERS if name in found] + [n for n in found if n not in PICTURE_ATTACKERS]
 
 
@@ -84,6 +102,36 @@ def _tests(results: Results, setting: Setting) -> ResultTable:
     return ResultTable("attackers-paired", title, heads, text, (setting.preset.about, *notes), words=2)
 
 
+def _frames(results: Results, setting: Setting) -> ResultTable:
+    """Return what averaging over the frames of a hovering camera gives, frame for frame against the mean."""
+    rows, missing = [], []
+    for mechanism in ("uniform", "region_aware"):
+        for number in setting.preset.track_frames:
+            key: dict[str, Any] = {"epsilon_v": 1.0, "condition": f"{number} frames"}
+            for attacker in results.distinct("attacker", mechanism=mechanism, condition=key["condition"]):
+                found = []
+                for metric in ("ssim", "ssim_sensitive", "category_accuracy", "object_accuracy"):
+                    values = results.values(metric, mechanism, attacker=attacker, **key).values()
+                    found.append(estimate(values, results.reason(metric, mechanism, attacker=attacker, **key)))
+                missing += [(attacker, item) for item in found if not _elsewhere(item)]
+                worth = f"{epsilon_of(1.0, DELTA, number):.3g}"
+                rows.append((mechanism.replace("_", "-"), f"{number}", worth, attacker, *map(with_interval, found)))
+    heads = ("mode", "frames", "worth ε_v", "attacker", "SSIM", "SSIM, people", "accuracy", "… objects")
+    notes = (
+        "ε_v = 1 in every frame. Camera and scene stand still, the worst case; noise is drawn anew in each frame. "
+        "inverter, inverter_adaptive and decoder have the last frame alone, the others the mean of all. Worth: the ε_v "
+        "of one frame that tells as much, by the analytic Gaussian at δ = 1e-5. Accuracy: of the mask that the "
+        "ground's public decoder makes of features alone.",
+        *reasons(missing),
+    )
+    return ResultTable("attackers-frames", "Averaging features over frames", heads, rows, notes, words=1)
+
+
+def _elsewhere(found: Estimate | Missing) -> bool:
+    """Return whether a metric is absent because it is none of the attacker's: a picture has no mask."""
+    return isinstance(found, Missing) and found.reason == "not measured"
+
+
 def _places(results: Results, setting: Setting) -> ResultTable:
     rows, missing = [], []
     for branch in ("grid", "planar_laplace"):
@@ -106,16 +154,20 @@ def _places(results: Results, setting: Setting) -> ResultTable:
 
 def _maps(results: Results) -> ResultTable:
     rows, missing = [], []
-    for condition in ("map of detections", "map of released"):
+    for condition, (mechanism, _) in MAPS.items():
         for attacker in results.distinct("attacker", metric="auc"):
             key = {"epsilon_v": 1.0, "attacker": attacker, "condition": condition}
-            found = estimate(
-                results.values("auc", "region_aware", **key).values(), results.reason("auc", "region_aware", **key)
-            )
-            missing.append((attacker, found))
-            rows.append((condition, attacker, with_interval(found)))
-    heads = ("budget map", "attacker", "ROC AUC of sensitive cells")
-    notes = ("ε_v = 1; 0.5 is guessing. map_released uses the descriptors alone: the floor.", *reasons(missing))
+            area = estimate(results.values("auc", mechanism, **key).values(), results.reason("auc", mechanism, **key))
+            key["condition"] = f"{condition} at 0.05"
+            hits = estimate(results.values("hits_at", mechanism, **key).values())
+            missing.append((attacker, area))
+            rows.append((condition, attacker, with_interval(area), with_interval(hits)))
+    heads = ("budget map", "attacker", "ROC AUC of sensitive cells", "found at 5 % false alarms")
+    notes = (
+        "ε_v = 1; 0.5 is guessing. map_released uses the descriptors alone: the floor. No map: uniform noise, the "
+        "control; what map_power has there are the features themselves.",
+        *reasons(missing),
+    )
     return ResultTable("attackers-map", "Attackers on where people are", heads, rows, notes, words=2)
 
 
@@ -134,7 +186,7 @@ def _hits(results: Results) -> ResultTable:
                 rows.append((mechanism, condition, attacker, *map(with_interval, (found, blind)), f"{len(values)}"))
     heads = ("descriptor", "sent", "attacker", "share named right", "blind", "n")
     notes = (
-        "Class frequencies are VisDrone's (training part). Blind: always the most frequent class, having heard "
+        "Class frequencies are VisDrone's (validation part). Blind: always the most frequent class, having heard "
         "nothing; of the number nothing is public, so nobody guesses it blindly.",
         *reasons(missing),
     )
@@ -142,8 +194,64 @@ def _hits(results: Results) -> ResultTable:
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:
-    """Return Table 3 as bars, errors of places over frames, and the map attackers."""
-    return [_bars(results), _tracks(results, setting), _aucs(results)]
+    """Return Table 3 as bars, what averaging gives over frames, errors of places, and the map attackers' ROC."""
+    return [_bars(results), _averages(results, setting), _tracks(results, setting), _rocs(results), _aucs(results)]
+
+
+def _over_frames(results: Results, setting: Setting, metric: str, mechanism: str, **key: Any) -> tuple[list, list]:
+    """Return the numbers of frames at which something was measured, and the estimates there."""
+    x, items = [], []
+    for number in setting.preset.track_frames:
+        item = estimate(results.values(metric, mechanism, condition=f"{number} frames", **key).values())
+        if isinstance(item, Estimate):
+            x.append(float(number))
+            items.append(item)
+    return x, items
+
+
+def _line(name: str, x: list[float], items: list[Estimate], colour: int, **style: Any) -> Series:
+    ends = [item.low for item in items], [item.high for item in items]
+    return Series(name, x, [item.mean for item in items], *ends, colour=colour, **style)
+
+
+def _averages(results: Results, setting: Setting) -> Figure:
+    panels = []
+    for mechanism in ("uniform", "region_aware"):
+        for metric, label, names in _HOVERING:
+            series = []
+            for number, attacker in enumerate(names):
+                x, items = _over_frames(results, setting, metric, mechanism, epsilon_v=1.0, attacker=attacker)
+                if items:
+                    alone = number % 2 == 0
+                    name = f"{attacker}{' (last frame)' if alone else ''}"
+                    series.append(_line(name, x, items, number + 4 * (metric != "ssim"), dashed=alone))
+            title = f"{mechanism.replace('_', '-')}, ε_v 1"
+            panels.append(Panel(title, "frames heard of a hovering camera", label, series, log_x=True))
+    return Figure("attackers-frames", "Averaging features over frames: what independent noise does not hide", panels)
+
+
+def _rocs(results: Results) -> Figure:
+    panels = []
+    for (condition, (mechanism, _)), title in zip(MAPS.items(), _MAP_TITLES, strict=True):
+        series = []
+        for number, attacker in enumerate(results.distinct("attacker", metric="auc")):
+            key = {"epsilon_v": 1.0, "attacker": attacker}
+            found = [
+                (
+                    rate,
+                    estimate(
+                        results.values("hits_at", mechanism, condition=f"{condition} at {rate:g}", **key).values()
+                    ),
+                )
+                for rate in FALSE_ALARMS
+            ]
+            known = [(rate, item) for rate, item in found if isinstance(item, Estimate)]
+            if known:
+                series.append(_line(attacker, [rate for rate, _ in known], [item for _, item in known], number))
+        guessing = Series("guessing", FALSE_ALARMS, FALSE_ALARMS, colour=7, dashed=True, marked=False)
+        panel = Panel(title, "cells falsely taken", "sensitive cells found", series, bounds=(0.0, 1.02), y_from=0.0)
+        panels.append(replace(panel, series=[*series, guessing] if series else []))
+    return Figure("attackers-roc", "ROC of the map attackers, means over samples", panels, columns=3)
 
 
 def _bars(results: Results) -> Figure:
@@ -181,16 +289,9 @@ def _tracks(results: Results, setting: Setting) -> Figure:
         series = []
         names = ("released", "location_ml", "location_bayes", "location_bayes, street map", "location_track")
         for number, attacker in enumerate((*names, "location_track, street map")):
-            x, items = [], []
-            for frames in setting.preset.track_frames:
-                values = results.values("location_error", branch, condition=f"{frames} frames", attacker=attacker)
-                item = estimate(values.values())
-                if isinstance(item, Estimate):
-                    x.append(float(frames))
-                    items.append(item)
+            x, items = _over_frames(results, setting, "location_error", branch, attacker=attacker)
             if items:
-                ends = [item.low for item in items], [item.high for item in items]
-                series.append(Series(attacker, x, [item.mean for item in items], *ends, colour=number))
+                series.append(_line(attacker, x, items, number))
         if series:
             y_label = "error (image sides)"
             panels.append(
@@ -200,16 +301,14 @@ def _tracks(results: Results, setting: Setting) -> Figure:
 
 
 def _aucs(results: Results) -> Figure:
-    series, conditions = [], ("map of detections", "map of released")
+    series = []
     for number, attacker in enumerate(results.distinct("attacker", metric="auc")):
         found = [
-            estimate(results.values("auc", "region_aware", 1.0, attacker=attacker, condition=each).values())
-            for each in conditions
+            estimate(results.values("auc", mechanism, 1.0, attacker=attacker, condition=each).values())
+            for each, (mechanism, _) in MAPS.items()
         ]
         known = [(place, item) for place, item in enumerate(found) if isinstance(item, Estimate)]
-        ours = [item for _, item in known]
-        ends = [item.low for item in ours], [item.high for item in ours]
-        series.append(Series(attacker, [p for p, _ in known], [i.mean for i in ours], *ends, colour=number))
-    ticks = ("map of detections\n(P1)", "map of released\n(hardened)")
+        series.append(_line(attacker, [place for place, _ in known], [item for _, item in known], number))
+    ticks = ("map of detections\n(P1)", "map of released\n(hardened)", "uniform noise\n(control)")
     panel = Panel("", "", "ROC AUC of sensitive cells", series, "bars", ticks, flat=(("guessing", 0.5),), y_from=0.0)
     return Figure("attackers-map", "What the strength of the noise tells about people", [panel], columns=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from uav_privacy_sc.evaluation import manifest, provenance
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, fingerprint, run_units
 from uav_privacy_sc.evaluation.figures import Figure
 from uav_privacy_sc.evaluation.measurement import Results, write_csv
-from uav_privacy_sc.evaluation.own_attackers import load_modules
+from uav_privacy_sc.evaluation.own_attackers import load_modules, refuse_unsendable
 from uav_privacy_sc.evaluation.protocols import find_protocol
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.result_tables import ResultTable
@@ -32,6 +33,13 @@ class Outcome:
     figures: list[Figure] = field(default_factory=list)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
+
+    def take(self, table: ResultTable) -> None:
+        """Take in a table, or note that it has no row."""
+        if table.rows:
+            self.tables.append(table)
+        else:
+            self.notes.append(f"table {table.name} is left out: nothing of it was measured")
 
     def add(self, figure: Figure) -> None:
         """Take in a figure without the panels for which nothing was measured, and note what is left out."""
@@ -61,15 +69,17 @@ def evaluate(
     out: Path,
     execution: Execution | None = None,
     progress: Progress = lambda what, done, total: None,
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Evaluation:
     """Run protocols and write everything below ``out``; what is there from a run that was interrupted is gone on with.
 
     ``out`` gets ``measurements-NAME.csv``, tables as CSV, LaTeX and markdown, figures as PNG and SVG, ``manifest.json``
-    and ``report.html``; ``cache`` below it holds samples and finished units.
+    and ``report.html``; ``cache`` below it holds samples and finished units. ``alone`` is entered while a protocol
+    takes times: what confines it to one core.
 
     Raises:
-        ValueError: no such protocol or dataset, none of the protocols can run on it, or ``out`` holds results of other
-            arguments or contents.
+        ValueError: no such protocol, dataset or attacker, an attacker that cannot be sent to other processes, none of
+            the protocols can run on the dataset, or ``out`` holds results of other arguments or contents.
         OSError: ``out`` cannot be written.
         WorkerLost: a worker died; the same call goes on.
     """
@@ -77,6 +87,8 @@ def evaluate(
     protocols = [find_protocol(name) for name in names]
     out.mkdir(parents=True, exist_ok=True)
     load_modules(setting.attackers)
+    if execution.sends and any(each.name == "attackers" for each in protocols):
+        refuse_unsendable(setting.attackers)
     made = provenance.made_with(setting, out)
     provenance.refuse_another(out, setting, made)
     store = _samples(protocols, setting, made, out, execution, progress)
@@ -90,7 +102,7 @@ def evaluate(
             continue
         provenance.remember(out, setting, made)
         kept = ResultStore(out / "cache" / each.name, _fingerprint(each, setting, made))
-        evaluation.outcomes.append(_carry_out(each, setting, store, kept, out, execution, progress))
+        evaluation.outcomes.append(_carry_out(each, setting, store, kept, out, execution, progress, alone))
     if not evaluation.outcomes:
         raise ValueError("; ".join(evaluation.skipped.values()))
     _write_manifest(evaluation, store, execution, made, out)
@@ -130,15 +142,19 @@ def _carry_out(
     out: Path,
     execution: Execution,
     progress: Progress,
+    alone: Callable[[], AbstractContextManager[None]],
 ) -> Outcome:
     start = time.perf_counter()
     total = _number_of_units(each, setting, store)
     progress(each.name, 0, total)
-    where = Execution() if each.serial else execution
+    where, confined = (Execution(), alone()) if each.serial else (execution, nullcontext())
     units = each.units(setting, store)  # type: ignore[arg-type]
-    measurements = run_units(units, kept, where, lambda done: progress(each.name, done, total))
+    with confined:
+        measurements = run_units(units, kept, where, lambda done: progress(each.name, done, total))
     results = Results(measurements)
-    outcome = Outcome(each, results, list(each.tables(results, setting)))
+    outcome = Outcome(each, results)
+    for table in each.tables(results, setting):
+        outcome.take(table)
     for drawn in each.figures(results, setting):
         outcome.add(drawn)
     if each.gallery is not None and store is not None:
@@ -155,6 +171,8 @@ def _carry_out(
 def _fingerprint(each: Protocol, setting: Setting, made: dict[str, Any]) -> str:
     """Return what decides a protocol's numbers; those that perceive nothing do not depend on the dataset."""
     plain = setting.as_dict()
+    if each.name != "matrix":
+        del plain["matrix"]
     if each.needs == "nothing":
         plain = {name: value for name, value in plain.items() if name not in ("dataset", "samples", "seeds")}
         made = {name: value for name, value in made.items() if name != "dataset_sha256"}

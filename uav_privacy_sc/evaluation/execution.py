@@ -1,13 +1,15 @@
-"""The loop over samples: through joblib, on this machine or a cluster, kept on disk as results come."""
+"""The loop over samples: by joblib on this machine, by dask or ray on a cluster, kept on disk as results come."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import json
+import logging
 import pickle
+import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,10 +18,10 @@ from typing import Any
 
 from uav_privacy_sc.evaluation.measurement import Measurement, from_rows, to_rows
 
-#: joblib's backends and the package that each needs.
+#: Where work can be done, and the package that each needs.
 BACKENDS = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
-#: What dask and ray raise for a worker that died, by name: neither need be installed.
-_DEAD_ON_CLUSTER = ("KilledWorker", "WorkerCrashedError", "RayActorError")
+#: What loky, dask and ray raise for a worker that died, by name: the latter need not be installed.
+_DEAD = {"TerminatedWorkerError", "BrokenPipeError", "KilledWorker", "WorkerCrashedError", "OutOfMemoryError"}
 
 
 class WorkerLost(RuntimeError):
@@ -49,56 +51,127 @@ class Execution:
         if self.address is not None and self.backend == "loky":
             raise ValueError(f"address is {self.address!r}, but loky runs on this machine; use --backend dask or ray")
 
+    @property
+    def sends(self) -> bool:
+        """Whether calls go to other processes."""
+        return self.backend != "loky" or self.jobs > 1
+
     def stream(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
         """Yield the results of calls as they come, in any order.
 
         Raises:
             WorkerLost: a process died, by want of memory most likely.
         """
-        from joblib import Parallel, delayed, parallel_config
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-        if self.backend == "loky" and self.jobs == 1:
+        if not self.sends:
             yield from (call() for call in calls)
             return
-        options: dict[str, Any] = {"inner_max_num_threads": 1} if self.backend == "loky" else {}
+        ways = {"loky": self._through_loky, "dask": self._through_dask, "ray": self._through_ray}
         try:
-            with self._cluster(), parallel_config(self.backend, n_jobs=self.jobs, **options):
-                if self.backend == "ray":  # its joblib backend gives lists only
-                    yield from self._in_chunks(calls)
-                    return
-                yield from Parallel(return_as="generator_unordered")(delayed(_run)(call) for call in calls)
-        except (TerminatedWorkerError, BrokenPipeError) as error:
-            raise WorkerLost(str(error).splitlines()[0]) from None
+            yield from ways[self.backend](calls)
         except Exception as error:
-            if type(error).__name__ not in _DEAD_ON_CLUSTER:
-                raise
-            raise WorkerLost(str(error).splitlines()[0]) from None
+            if _DEAD & {kind.__name__ for kind in type(error).__mro__}:
+                raise WorkerLost(_first_line(error)) from None
+            cause = getattr(error, "cause", None)  # ray wraps what a call raised, with the trace of both processes
+            if self.backend == "ray" and isinstance(cause, Exception):
+                raise cause from None
+            raise
 
-    def _in_chunks(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-        from joblib import Parallel, delayed
+    def _through_loky(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        from joblib import Parallel, delayed, parallel_config
 
-        pending = iter(calls)
-        while chunk := list(islice(pending, 4 * self.jobs)):
-            yield from Parallel()(delayed(_run)(call) for call in chunk)
+        with parallel_config("loky", n_jobs=self.jobs, inner_max_num_threads=1):
+            yield from Parallel(return_as="generator_unordered")(delayed(_run)(call) for call in calls)
 
-    @contextmanager
-    def _cluster(self) -> Iterator[None]:
-        """Join the cluster at the address, or start one on this machine, for as long as it is needed."""
-        if self.backend == "dask":
-            from distributed import Client
+    def _through_dask(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        """Not by joblib: its backend waits for ever for a call whose worker died."""
+        from distributed import as_completed
 
-            local = {"n_workers": self.jobs, "threads_per_worker": 1}
-            with Client(self.address) if self.address else Client(**local):
-                yield
-            return
-        if self.backend == "ray":
-            import ray
-            from ray.util.joblib import register_ray
+        with _dask_client(self.address, self.jobs) as client:
+            pending, width = map(_packed, calls), 2 * max(self.jobs, sum(client.ncores().values()))
+            running = as_completed([client.submit(_unpack, *call, pure=False) for call in islice(pending, width)])
+            for future in running:
+                yield future.result()
+                for call in islice(pending, 1):
+                    running.add(client.submit(_unpack, *call, pure=False))
 
-            ray.init(address=self.address, ignore_reinit_error=True)
-            register_ray()
-        yield
+    def _through_ray(self, calls: Iterable[Callable[[], Any]]) -> Iterator[Any]:
+        """Not by joblib: its backend gives no result before all of a list are there."""
+        import ray
+
+        _join_ray(self.address, self.jobs)
+        run = ray.remote(max_retries=0)(_unpack)
+        pending, width = map(_packed, calls), 2 * max(self.jobs, int(ray.cluster_resources().get("CPU", 1)))
+        running = [run.remote(*call) for call in islice(pending, width)]
+        while running:
+            done, running = ray.wait(running, num_returns=1)
+            yield ray.get(done[0])
+            running += [run.remote(*call) for call in islice(pending, 1)]
+
+
+def by_value(what: Any) -> bytes:
+    """Return anything pickled so that what a script defines goes along with it.
+
+    Raises:
+        Exception: it cannot be pickled; whatever its parts raise.
+    """
+    try:
+        import cloudpickle
+    except ImportError:  # joblib before 1.6 has its own copy
+        from joblib.externals import cloudpickle
+    data: bytes = cloudpickle.dumps(what)
+    return data
+
+
+def _packed(call: Callable[[], Any]) -> tuple[bytes, list[str]]:
+    return by_value(call), sys.path
+
+
+def _unpack(call: bytes, path: list[str]) -> Any:
+    """Make a call in another process, which finds modules where this one did."""
+    sys.path += [folder for folder in path if folder not in sys.path]
+    return pickle.loads(call)()
+
+
+def _dask_client(address: str | None, jobs: int) -> Any:
+    """Join the dask cluster at an address, or start one of ``jobs`` processes here, for as long as it is needed."""
+    from distributed import Client
+
+    if address is None:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # its workers' ends are no news
+        return Client(n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL)
+    try:
+        return Client(address, timeout="20s")
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"address is {address!r}: no dask scheduler answers there ({_first_line(error)})") from None
+
+
+def _join_ray(address: str | None, jobs: int) -> None:
+    """Join a ray cluster, or start one of ``jobs`` processes here; it stays up until this process ends."""
+    import ray
+
+    if not ray.is_initialized():
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        here: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
+        if address not in (None, "auto"):
+            _refuse_silent(str(address))
+        try:  # "local": one that somebody else started on this machine is not joined unasked
+            ray.init(address=address or "local", **here, **quiet)
+        except ConnectionError as error:
+            raise ValueError(f"address is {address!r}: no ray cluster answers there ({_first_line(error)})") from None
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address where nobody listens: ray itself tries for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        reason = _first_line(error)
+        raise ValueError(f"address is {address!r}: no ray cluster answers there ({reason}); give HOST:PORT") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _run(call: Callable[[], Any]) -> Any:

@@ -7,12 +7,14 @@ tight form of UDN and MVG is the Gaussian itself (``privacy.matrix``); it stands
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 
+from uav_privacy_sc.privacy import matrix
 from uav_privacy_sc.privacy.calibration import epsilon_from_mu, gaussian_sigma
 from uav_privacy_sc.privacy.matrix import MatrixNoise
 from uav_privacy_sc.privacy.matrix_comparison import SHAPES, ComparisonRow, compare
@@ -61,35 +63,18 @@ class MatrixRow:
     published_relative_time: float | None
 
 
-def matrix_table(
-    epsilon: float,
-    delta: float,
-    rng: np.random.Generator,
-    draws: int = 30,
-    advance: Callable[[], None] = lambda: None,
-) -> list[MatrixRow]:
-    """Return the rows of both shapes, mechanism by mechanism, the published form before the tight one.
-
-    ``advance`` is called after each mechanism that was measured.
+def matrix_rows(of: str, epsilon: float, delta: float, rng: np.random.Generator, draws: int = 30) -> list[MatrixRow]:
+    """Return the rows of one of ``SHAPES``, mechanism by mechanism, the published form before the tight one.
 
     Raises:
         ValueError: a parameter out of its range.
     """
-    rows: list[MatrixRow] = []
-    for of, shape in SHAPES.items():
-        found = list(_measured(of, shape, epsilon, delta, rng, draws, advance))
-        rows += sorted(found, key=lambda row: (_ORDER.index(row.mechanism), row.form))
-    return rows
+    found = _measured(of, SHAPES[of], epsilon, delta, rng, draws)
+    return sorted(found, key=lambda row: (_ORDER.index(row.mechanism), row.form))
 
 
 def _measured(
-    of: str,
-    shape: tuple[int, int],
-    epsilon: float,
-    delta: float,
-    rng: np.random.Generator,
-    draws: int,
-    advance: Callable[[], None],
+    of: str, shape: tuple[int, int], epsilon: float, delta: float, rng: np.random.Generator, draws: int
 ) -> Iterator[MatrixRow]:
     for row in compare(shape, epsilon, delta, rng, draws, LOW, HIGH):
         line = _line(of, shape, row)
@@ -98,7 +83,33 @@ def _measured(
             yield _classical(line, shape, epsilon, delta, rng, draws)
             for name in ("udn", "mvg"):
                 yield replace(line, mechanism=name, published_relative_time=None)
-        advance()
+
+
+def growth(mechanism: str, form: str, epsilon: float, delta: float, shape: tuple[int, int]) -> tuple[float, float]:
+    """Return how fast the expected energy grows with rows and with columns, as the exponent of each at this shape.
+
+    By doubling one of them: ``log2 E(2m, n) / E(m, n)`` and ``log2 E(m, 2n) / E(m, n)``.
+    """
+
+    def energy(rows: int, columns: int) -> float:
+        return _energy(mechanism, form, (rows, columns), epsilon, delta)
+
+    m, n = shape
+    once = energy(m, n)
+    return math.log2(energy(2 * m, n) / once), math.log2(energy(m, 2 * n) / once)
+
+
+def _energy(mechanism: str, form: str, shape: tuple[int, int], epsilon: float, delta: float) -> float:
+    reach = (HIGH - LOW) * math.sqrt(shape[0] * shape[1])
+    if form == TIGHT and mechanism != "idn":
+        return float(matrix.gaussian(shape, epsilon, delta, reach).energy)
+    if mechanism == "gaussian":
+        return shape[0] * shape[1] * float(gaussian_sigma(epsilon, delta, reach, "classical")) ** 2
+    if mechanism == "idn":
+        return float(matrix.idn(shape, epsilon, delta, LOW, HIGH, tight=form == TIGHT).energy)
+    if mechanism == "udn":
+        return float(matrix.udn(shape, epsilon, delta, reach).energy)
+    return float(matrix.mvg(shape, epsilon, delta, reach, reach / 2).energy)
 
 
 def _line(of: str, shape: tuple[int, int], row: ComparisonRow) -> MatrixRow:

@@ -35,11 +35,18 @@ NO_TRUTH = "nobody annotated the picture"
 
 def protect(sample: Sample, config: ProtectionConfig, budgets: Budgets, noise_seed: int) -> Release:
     """Return what protection releases of a sample, with noise from a seed."""
+    return protect_again(sample, config, budgets, noise_seed, 1)[0]
+
+
+def protect_again(
+    sample: Sample, config: ProtectionConfig, budgets: Budgets, noise_seed: int, frames: int
+) -> list[Release]:
+    """Return what protection releases of a sample in each of several frames, with noise drawn anew, from a seed."""
     if sample.features is None:
         raise ValueError(f"sample {sample.name} has no features; this protocol needs pictures")
     config = replace(config, visual=replace(config.visual, channels=len(sample.features)))
     stage = ProtectStage(config, RandomStreams(noise_seed), Odometer(None, config.visual.delta))
-    return stage(sample.features, sample.detected, budgets, stamp_ns=1)
+    return [stage(sample.features, sample.detected, budgets, stamp_ns=number + 1) for number in range(frames)]
 
 
 def transmit(release: Release, p_tx: float, setting: Setting, sample: Sample, seed: int) -> Transmission:

@@ -65,7 +65,7 @@ class Loaded:
         weights, device = self.networks.weights, self.networks.device
         found = {"inverter": InversionAttacker(weights, device)}
         if self.networks.adaptive_file is not None:
-            found["inverter, adaptive"] = InversionAttacker(weights, device, adaptive=True)
+            found["inverter_adaptive"] = InversionAttacker(weights, device, adaptive=True)
         return found
 
     @cached_property

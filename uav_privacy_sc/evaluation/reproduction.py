@@ -1,6 +1,6 @@
-"""Write docs/reproduction.md from the folder of an evaluation.
+"""Write docs/reproduction.md from the folder of an evaluation, which ``--measure`` makes first or goes on with.
 
-``python -m uav_privacy_sc.evaluation.reproduction OUT docs/reproduction.md``
+``python -m uav_privacy_sc.evaluation.reproduction --measure OUT docs/reproduction.md``
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from uav_privacy_sc.evaluation.contradictions import contradictions
+from uav_privacy_sc.evaluation.explanations import why
 from uav_privacy_sc.evaluation.measurement import Results, read_csv
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.published import PUBLISHED, PublishedValue
@@ -33,18 +34,24 @@ _WHOLE = (
     ("The same at equal success of the attacker", ("tradeoff-equal-success", "tradeoff-equal-success-adaptive")),
     ("One part left out at a time", ("ablation", "ablation-paired", "ablation-control")),
     ("All attackers", ("attackers-paired", "attackers-location", "attackers-map", "attackers-descriptors")),
+    ("Averaging over frames", ("attackers-frames",)),
     ("What people use today", ("baseline", "baseline-choice")),
     ("Places", ("location", "location-published")),
     ("Optimizer", ("convergence",)),
     ("Time and memory", ("runtime",)),
+    ("Matrix mechanisms (P2)", ("matrix-energy", "matrix-order", "matrix-time")),
 )
 
 INTRODUCTION = """\
 # Reproduction of P1
 
-Written by `python -m uav_privacy_sc.evaluation.reproduction OUT docs/reproduction.md` from the folder of an evaluation.
-Metrics are defined in [metrics.md](metrics.md). Ours are means with 95 % intervals by Student's t over samples, seeds
-averaged within each; published intervals are as printed.
+Measured and written by one command, which goes on where it was interrupted (other weights or code need a new folder):
+
+    python -m uav_privacy_sc.evaluation.reproduction --measure out/reproduction docs/reproduction.md
+
+It is `uav-privacy-sc evaluate --protocol all --samples 20 --seeds 1 --preset quick --out out/reproduction`, then the
+same without `--measure`. Metrics are defined in [metrics.md](metrics.md). Ours are means with 95 % intervals by
+Student's t over samples, seeds averaged within each; published intervals are as printed.
 
 Our networks are trained on rendered flights, since neither VisDrone nor weights come with the package; P1 does not give
 its encoder, decoder, link budget or weights of the utility. So levels differ where they depend on these. What should
@@ -52,39 +59,8 @@ agree is what follows from mechanisms alone, and where it does not, the second s
 can be read in more than one way, under each reading.
 """
 
-WHY: dict[tuple[str, str], str] = {
-    ("5.6", "category_accuracy"): "Networks and data are ours; what features and descriptors contribute is in the "
-    "trade-off table, beside the row without any features.",
-    ("5.6", "ssim_sensitive"): "Our inverter draws a likely scene where it hears nothing, which already has some "
-    "structural similarity; P1 does not give the level of silence.",
-    ("5.7", "utility"): "Weights, A_min, A_ref and E_max are ours, so the scale of U is, too.",
-    ("5.7", "p_tx"): "Our link has another gain and our A_ref asks for another SNR.",
-    ("5.7", "snr_db"): "Follows from A_ref, which P1 does not give.",
-    ("5.7", "location_error"): "The mechanism's error at the budget that the controller leaves for places, from the "
-    "object to where it is released; P1 does not say from where, see the calculation for both readings.",
-    ("5.8", "category_accuracy"): "As in 5.6.",
-    ("5.8", "ssim_sensitive"): "Both are gradient attackers', on other encoders and pictures; ours has the preset's "
-    "steps.",
-    ("5.8", "ssim"): "Both are gradient attackers', on other encoders and pictures; ours has the preset's steps.",
-    (
-        "5.8",
-        "feature_cosine_sensitive",
-    ): "Follows from ε, C and the norm of features alone; the published values exceed what Eq. 15 allows.",
-    ("Table 3", "ssim"): "Another encoder, another inverter and other pictures; the order of attackers is the claim to "
-    "compare.",
-    ("Table 3", "psnr_sensitive"): "PSNR around people depends on how bright the pictures are; the difference between "
-    "modes is the claim to compare.",
-    (
-        "5.9",
-        "utility",
-    ): "The scale of U is ours; our start is already the best of four points, so little is left to gain.",
-    ("Table 4", "time_ms"): "Another machine, and P1 does not give its tensor's size; ratios are in the runtime table.",
-    (
-        "Table 4",
-        "memory_kb",
-    ): "Measured by tracemalloc with the result included, for 64x40x40 features; P1 gives no size.",
-}
 _DIGITS = {"psnr_sensitive": 2, "snr_db": 2, "time_ms": 3, "memory_kb": 1, "category_accuracy": 3}
+USAGE = "usage: python -m uav_privacy_sc.evaluation.reproduction [--measure] OUT [docs/reproduction.md]"
 
 
 class Folder:
@@ -175,8 +151,8 @@ def _numbers(found: Folder) -> str:
         what = ", ".join(part for part in (item.mechanism.replace("_", "-"), item.attacker, item.condition) if part)
         value = ours(found, item)
         cell = f"– ({value.reason})" if isinstance(value, Missing) else with_interval(value, digits)
-        why = WHY[item.section, item.metric.partition(" at ")[0]]
-        rows.append((item.section, item.metric.replace("_", " "), what + budget, f"{item.value:g}{half}", cell, why))
+        reason = why(found, item, value)
+        rows.append((item.section, item.metric.replace("_", " "), what + budget, f"{item.value:g}{half}", cell, reason))
     heads = ("P1", "metric", "of", "P1's", "ours", "why they differ")
     return "## Number by number\n\n" + _markdown(heads, rows)
 
@@ -198,10 +174,14 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main(words: Sequence[str]) -> int:
     """Write the document of a folder to a file, or print it; return the exit status."""
-    if len(words) not in (1, 2):
-        print("usage: python -m uav_privacy_sc.evaluation.reproduction OUT [docs/reproduction.md]", file=sys.stderr)
+    measure, words = "--measure" in words, [word for word in words if word != "--measure"]
+    if len(words) not in (1, 2) or any(word.startswith("-") for word in words):
+        print(USAGE, file=sys.stderr)
         return 2
     try:
+        status = _measure(Path(words[0])) if measure else 0
+        if status:
+            return status
         text = document(Path(words[0]))
         if len(words) == 2:
             Path(words[1]).write_text(text, encoding="utf-8")
@@ -211,6 +191,13 @@ def main(words: Sequence[str]) -> int:
         print(f"reproduction: error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _measure(folder: Path) -> int:
+    """Run all protocols with their defaults into the folder, as the command line does; return the exit status."""
+    from uav_privacy_sc.commands.evaluate import EvaluationOrder, carry_out
+
+    return carry_out(EvaluationOrder("all", folder))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,27 @@ from uav_privacy_sc.evaluation.execution import Execution, fingerprint
 from uav_privacy_sc.evaluation.networks import Networks
 from uav_privacy_sc.evaluation.presets import Preset
 from uav_privacy_sc.evaluation.samples import Dataset, Sample, open_dataset
+from uav_privacy_sc.privacy.domain import positive, probability, whole
 
 PROFILES = ("hardened", "paper")
+
+
+@dataclass(frozen=True)
+class MatrixScale:
+    """What the protocol ``matrix`` measures: the budget that all mechanisms claim, and the number of draws.
+
+    Raises:
+        ValueError: one out of its range.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    draws: int = 30
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        probability("delta", self.delta)
+        whole("draws", self.draws, 2)
 
 
 @dataclass(frozen=True)
@@ -31,7 +50,8 @@ class Setting:
         preset: the scale.
         networks: weights and device.
         base_seed: from which all noise is drawn.
-        attackers: modules, or ``.py`` files, that register further attackers.
+        attackers: names of those to run (all where none is named), and modules, or ``.py`` files, that register more.
+        matrix: what P2's mechanisms claim, and over how many draws they are measured.
 
     Raises:
         ValueError: a number out of range.
@@ -45,6 +65,7 @@ class Setting:
     networks: Networks = Networks()
     base_seed: int = 0
     attackers: tuple[str, ...] = ()
+    matrix: MatrixScale = MatrixScale()
 
     def __post_init__(self) -> None:
         for name, low in (("samples", 1), ("seeds", 1), ("base_seed", 0)):

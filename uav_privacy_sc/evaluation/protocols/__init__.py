@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 
 #: In the order in which ``all`` runs them.
-MODULES = ("tradeoff", "scenarios", "ablation", "attackers", "baseline", "convergence", "location", "runtime")
+MODULES = ("tradeoff", "scenarios", "ablation", "attackers", "baseline", "convergence", "location", "runtime", "matrix")
 
 
 def find_protocol(name: str) -> Protocol:

@@ -16,14 +16,15 @@ import numpy as np
 
 from uav_privacy_sc import scene
 from uav_privacy_sc.data.synthetic.traffic import VISDRONE_COUNTS
-from uav_privacy_sc.evaluation.attack_tables import figures, tables
+from uav_privacy_sc.evaluation.attack_tables import FALSE_ALARMS, MAPS, figures, tables
 from uav_privacy_sc.evaluation.execution import Unit
 from uav_privacy_sc.evaluation.measurement import Measurement
-from uav_privacy_sc.evaluation.messages import EPSILON_L, P_TX, About, protect, score_picture
+from uav_privacy_sc.evaluation.messages import EPSILON_L, P_TX, About, protect
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.networks import networks_for
-from uav_privacy_sc.evaluation.own_attackers import built, load_modules, takes
-from uav_privacy_sc.evaluation.profiles import protection_config, varied
+from uav_privacy_sc.evaluation.own_attackers import Carried, built, carried, load_modules, selected, takes
+from uav_privacy_sc.evaluation.profiles import protection_config
+from uav_privacy_sc.evaluation.protocols.attack_pictures import on_pictures, over_frames
 from uav_privacy_sc.evaluation.protocols.location import NO_OBJECTS
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
 from uav_privacy_sc.evaluation.samples import Sample
@@ -32,108 +33,52 @@ from uav_privacy_sc.protection import ProtectionConfig
 from uav_privacy_sc.release import Budgets
 
 NAME = "attackers"
-#: P1's conditions of Table 3, and the fixed budget of 5.8.
-CASES: tuple[tuple[str, float | None], ...] = (
-    ("none", None),
-    ("uniform", 20.0),
-    ("uniform", 10.0),
-    ("uniform", 1.0),
-    ("region_aware", 20.0),
-    ("region_aware", 10.0),
-    ("region_aware", 1.0),
-)
-GRADIENT = ("gradient", "gradient_adaptive")
 #: Objects of a sample that the location attackers are measured on.
 MOST_OBJECTS = 12
 #: What is public of how frequent a class is: instances in VisDrone-DET's validation split.
 CLASS_COUNTS = VISDRONE_COUNTS
-SILENCE, ANOTHER = "silence", "another picture"
 PRIVATE = (("in clear", None), ("ε 3", 3.0), ("ε 1", 1.0))
 
 
 def units(setting: Setting, store: SampleStore) -> Iterator[Unit]:
     """Yield one unit a sample; the slow gradient attack is run on the first few that the preset allows."""
+    own = carried(setting.attackers)
     following = chain(islice(store, 1, None), islice(store, 1))
     for number, (sample, other) in enumerate(zip(store, following, strict=True)):
         features = None if other.name == sample.name else other.features
         gradient = number < setting.preset.gradient_samples
-        yield Unit(sample.name, partial(measure, sample, setting, gradient, features))
+        yield Unit(sample.name, partial(measure, sample, setting, gradient, features, own))
 
 
-def measure(sample: Sample, setting: Setting, gradient: bool, other: np.ndarray | None = None) -> list[Measurement]:
-    """Return what every attacker makes of one sample's messages; ``other`` are the features of another picture."""
+def measure(
+    sample: Sample,
+    setting: Setting,
+    gradient: bool,
+    other: np.ndarray | None = None,
+    own: Carried | None = None,
+) -> list[Measurement]:
+    """Return what every attacker makes of one sample's messages.
+
+    ``other`` are the features of another picture, ``own`` a user's attackers that no module registers.
+    """
+    if own is not None:
+        own.arrive()
     load_modules(setting.attackers)
     found: list[Measurement] = []
     for seed in range(setting.seeds):
         about = About(NAME, setting, sample, seed)
-        found += _pictures(about, gradient, other)
+        found += on_pictures(about, gradient, other)
+        found += over_frames(about)
         found += _places(about)
         found += _maps(about)
         found += _descriptors(about)
     return found
 
 
-# Pictures
-
-
-def _pictures(about: About, gradient: bool, other: np.ndarray | None) -> Iterator[Measurement]:
-    """Score all picture attackers on every case, and on two controls: silence, and the features of another picture."""
-    heard = {case: _intercepted(about, *case) for case in CASES}
-    clear = heard["none", None]
-    heard[SILENCE, None] = replace(clear, features=np.zeros_like(clear.features))
-    if other is not None and other.shape == clear.features.shape:
-        heard[ANOTHER, None] = replace(clear, features=other)
-    for name, inverter in networks_for(about.setting.networks).inverters.items():
-        for (mechanism, epsilon), frame in heard.items():
-            here = about.but(mechanism=mechanism, epsilon_v=epsilon, attacker=name)
-            yield from score_picture(here, inverter(frame.features))
-    for name, attack in _other_attacks(about.setting, gradient):
-        if isinstance(attack, Missing):
-            yield from (about.but(mechanism=m, epsilon_v=e, attacker=name).row("ssim", attack) for m, e in heard)
-            continue
-        rng = about.setting.rng(f"attacker {name}", about.sample.name, about.seed)
-        for (mechanism, epsilon), picture in zip(heard, attack(list(heard.values()), rng), strict=True):
-            if picture is not None:
-                yield from score_picture(about.but(mechanism=mechanism, epsilon_v=epsilon, attacker=name), picture)
-
-
-def _intercepted(about: About, mechanism: str, epsilon: float | None) -> Any:
-    """Return the frame as P1's eavesdropper has it: the release itself, without channel noise."""
-    from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
-
-    config = varied(protection_config(about.setting.profile), mechanism)
-    budgets = Budgets(epsilon or 1.0, EPSILON_L, P_TX)
-    release = protect(about.sample, config, budgets, about.setting.noise_seed(about.sample.name, about.seed))
-    return Interception(release.features, release.objects, PublicConfiguration(config, budgets, about.setting.profile))
-
-
-def _other_attacks(setting: Setting, gradient: bool) -> Iterator[tuple[str, Any]]:
-    """Yield the registered picture attackers but the inverters, which are loaded from the evaluation's weights."""
-    from uav_privacy_sc.attack.gradient import preset
-    from uav_privacy_sc.attack.interface import attackers
-
-    scale = setting.preset
-    rate = 0.02 * 300 / scale.gradient_steps
-    config = preset(
-        "paper", steps=scale.gradient_steps, pixels=scale.gradient_pixels, learning_rate=min(rate, 0.1), batch=4
-    )
-    offered = {
-        "encoder": lambda: networks_for(setting.networks).encoder,
-        "config": lambda: config,
-        "device": lambda: setting.networks.device,
-    }
-    for entry in attackers("picture"):
-        own = not entry.build.__module__.startswith("uav_privacy_sc.")
-        if own or (entry.name in GRADIENT and gradient):
-            yield entry.name, built(entry, **({} if own and not takes(entry, "encoder") else offered))
-
-
 # Places
 
 
 def _places(about: About) -> Iterator[Measurement]:
-    from uav_privacy_sc.attack.interface import attackers
-
     few, street = about.sample.boxes[:MOST_OBJECTS], _street_map(about)
     for branch in ("grid", "planar_laplace"):
         here = about.but(mechanism=branch, epsilon_l=EPSILON_L)
@@ -146,7 +91,7 @@ def _places(about: About) -> Iterator[Measurement]:
             yield here.but(condition=condition, attacker="released").row(
                 "location_error", _error(heard[-1].objects, few)
             )
-            for entry in attackers("location"):
+            for entry in selected(about.setting.attackers, "location"):
                 yield from _locate(here.but(condition=condition, attacker=entry.name), entry, heard, few, street)
 
 
@@ -177,7 +122,7 @@ def _in_order(config: ProtectionConfig, **descriptors: Any) -> ProtectionConfig:
 
 def _locate(about: About, entry: Any, heard: list[Any], truth: np.ndarray, street: Any) -> Iterator[Measurement]:
     """Score an attacker on the last frame; once more with the street map where it takes a prior."""
-    frames = heard if "track" in entry.name else heard[-1:]
+    frames = heard if entry.over_time else heard[-1:]
     if len(frames) == 1 < len(heard):
         return  # it looks at single frames: more of them change nothing
     rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
@@ -216,33 +161,43 @@ def _error(released: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _maps(about: About) -> Iterator[Measurement]:
-    from uav_privacy_sc.attack.interface import attackers
-    from uav_privacy_sc.attack.sensitive_map import roc, sensitive_cells
+    """Score the map attackers where the map follows detections, where it follows what is released, and without one."""
+    from uav_privacy_sc.attack.sensitive_map import sensitive_cells
 
     assert about.sample.features is not None
     truth = sensitive_cells(about.sample.detected, about.sample.features.shape[1:])
-    for source in ("detections", "released"):
-        here = about.but(mechanism="region_aware", epsilon_v=1.0, epsilon_l=EPSILON_L, condition=f"map of {source}")
-        frame = None if not truth.any() or truth.all() else _mapped(here, source)
-        for entry in attackers("sensitive_map"):
-            if frame is None:
-                yield here.but(attacker=entry.name).row("auc", Missing("no sensitive object was detected"))
-                continue
-            rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
-            attack = built(entry)
-            scores = attack if isinstance(attack, Missing) else attack([frame], rng)[0]
-            if isinstance(scores, Missing):
-                yield here.but(attacker=entry.name).row("auc", scores)
-                continue
-            score = Missing("nothing was received") if scores is None else roc(scores, truth).auc
-            yield here.but(attacker=entry.name).row("auc", score)
+    for condition, (mechanism, source) in MAPS.items():
+        here = about.but(mechanism=mechanism, epsilon_v=1.0, epsilon_l=EPSILON_L, condition=condition)
+        frame = Missing("no sensitive object was detected") if not truth.any() else _mapped(here, mechanism, source)
+        if truth.all():
+            frame = Missing("sensitive objects were detected in every cell")
+        for entry in selected(about.setting.attackers, "sensitive_map"):
+            yield from _roc(here.but(attacker=entry.name), entry, frame, truth)
 
 
-def _mapped(about: About, source: str) -> Any:
+def _roc(about: About, entry: Any, frame: Any, truth: np.ndarray) -> Iterator[Measurement]:
+    """Yield the area below the ROC of an attacker, and its hits at :data:`FALSE_ALARMS`."""
+    from uav_privacy_sc.attack.sensitive_map import roc
+
+    attack = frame if isinstance(frame, Missing) else built(entry)
+    if not isinstance(attack, Missing):
+        rng = about.setting.rng(f"attacker {entry.name}", about.sample.name, about.seed)
+        scores = attack([frame], rng)[0]
+        attack = Missing("nothing was received") if scores is None else roc(scores, truth)
+    if isinstance(attack, Missing):
+        yield about.row("auc", attack)
+        return
+    yield about.row("auc", attack.auc)
+    hits = np.interp(FALSE_ALARMS, attack.false_positive, attack.true_positive)
+    for rate, hit in zip(FALSE_ALARMS, hits, strict=True):
+        yield about.but(condition=f"{about.condition} at {rate:g}").row("hits_at", float(hit))
+
+
+def _mapped(about: About, mechanism: str, source: str) -> Any:
     from uav_privacy_sc.attack.interface import Interception, PublicConfiguration
 
     config = protection_config(about.setting.profile)
-    config = replace(config, visual=replace(config.visual, mechanism="region_aware", map_source=source))
+    config = replace(config, visual=replace(config.visual, mechanism=mechanism, map_source=source))
     budgets = Budgets(1.0, EPSILON_L, P_TX)
     release = protect(about.sample, config, budgets, about.setting.noise_seed(about.sample.name, about.seed))
     return Interception(release.features, release.objects, PublicConfiguration(config, budgets, about.setting.profile))
@@ -250,8 +205,6 @@ def _mapped(about: About, source: str) -> Any:
 
 def _descriptors(about: About) -> Iterator[Measurement]:
     """Score what is named right; labels once more with public class frequencies as prior, and by these alone."""
-    from uav_privacy_sc.attack.interface import attackers
-
     truth, frequencies = about.sample.boxes, np.array(CLASS_COUNTS) / sum(CLASS_COUNTS)
     for target in ("label", "count"):
         for condition, epsilon in PRIVATE:
@@ -259,7 +212,7 @@ def _descriptors(about: About) -> Iterator[Measurement]:
             frame = _described(about, target, epsilon)
             if target == "label":
                 yield here.but(attacker="blind").row("hit", _hit(target, np.tile(frequencies, (len(truth), 1)), truth))
-            for entry in attackers(target):
+            for entry in selected(about.setting.attackers, target):
                 variants = {entry.name: built(entry)}
                 if target == "label" and takes(entry, "prior"):
                     prior = tuple(frequencies.tolist())

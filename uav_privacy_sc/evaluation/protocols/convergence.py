@@ -18,7 +18,7 @@ from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Measurement, Results, measured
 from uav_privacy_sc.evaluation.metrics import INFEASIBLE, Missing
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, with_count, with_interval
+from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, reasons, with_count, with_interval
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate
 from uav_privacy_sc.link.channel import LinkConfig, draw_fading
@@ -85,17 +85,20 @@ def exhaustive(policy: ScenarioPolicy, per_watt: float) -> float:
 
 def tables(results: Results, setting: Setting) -> list[ResultTable]:
     """Return utilities at the first and sixth iteration, iterations, and how far from the optimum."""
-    rows = []
+    rows, missing = [], []
     for scenario in results.distinct("condition"):
         cells: list[str] = []
         for number in (1, 6, 8):
             metric = f"utility at iteration {number}"
-            ours = estimate(results.values(metric, "bcd", condition=scenario).values())
+            ours = _mean(results, metric, "bcd", scenario)
+            missing.append((scenario, ours))
             theirs = published.find("5.9", metric, "bcd", condition=scenario)
             cells += [with_interval(ours, 4), published.text(theirs, 4)]
         feasible = estimate(results.values("feasible", "bcd", condition=scenario).values())
         iterations = list(results.values("iterations", "bcd", condition=scenario).values())
         gaps = list(results.values("gap", "bcd", condition=scenario).values())
+        others = ((name, _mean(results, name, "bcd", scenario)) for name in ("iterations", "gap"))
+        missing += [(f"{name}, {scenario}", each) for name, each in others if isinstance(each, Missing)]
         spread = f"{min(iterations):.0f} to {max(iterations):.0f}" if iterations else "–"
         worst = plain(max(gaps), 5) if gaps else "–"
         share = with_count(feasible)
@@ -106,8 +109,14 @@ def tables(results: Results, setting: Setting) -> list[ResultTable]:
         "damped point, as Algorithm 3 has it. Gap of the best point seen: to the best of "
         f"{POINTS}x{POINTS} budgets and powers; "
         "negative where BCD is better.",
+        *reasons(missing),
     )
     return [ResultTable("convergence", "Convergence of the optimizer (P1 Figure 8)", heads, rows, notes)]
+
+
+def _mean(results: Results, metric: str, mechanism: str, scenario: str) -> Estimate | Missing:
+    reason = results.reason(metric, mechanism, condition=scenario)
+    return estimate(results.values(metric, mechanism, condition=scenario).values(), reason)
 
 
 def figures(results: Results, setting: Setting) -> list[Figure]:

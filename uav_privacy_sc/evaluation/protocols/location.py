@@ -15,7 +15,7 @@ from uav_privacy_sc.evaluation.measurement import Measurement, Results
 from uav_privacy_sc.evaluation.messages import About
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, with_interval
+from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, reasons, with_interval
 from uav_privacy_sc.evaluation.samples import Sample
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.evaluation.statistics import Estimate, estimate
@@ -98,17 +98,21 @@ def budget_for(branch: str, error: float, from_cell: bool = False) -> float | No
 
 def tables(results: Results, setting: Setting) -> list[ResultTable]:
     """Return errors over budgets, and which budget P1's errors need."""
-    rows = []
+    rows, missing = [], []
     for epsilon in EPSILONS:
         cells = []
         for branch in BRANCHES:
-            values = results.values("location_error", branch, condition=f"ε_l {epsilon:g}").values()
-            cells += [plain(expected(branch, epsilon), 4), with_interval(estimate(values), 4)]
+            condition = f"ε_l {epsilon:g}"
+            reason = results.reason("location_error", branch, condition=condition)
+            found = estimate(results.values("location_error", branch, condition=condition).values(), reason)
+            missing.append((branch.replace("_", " "), found))
+            cells += [plain(expected(branch, epsilon), 4), with_interval(found, 4)]
         rows.append((f"{epsilon:g}", *cells))
     heads = ("ε_l", "grid, expected", "grid, measured", "Laplace, expected", "Laplace, measured")
     notes = (
         f"In image sides; {setting.preset.releases} releases of every object; grid of {GRID_SIZE}x{GRID_SIZE}, "
         f"s_c {SCALE:g}. Expected: over an evenly spread image, Laplace before clipping to it.",
+        *reasons(missing),
     )
     table = ResultTable("location", "Location error over its budget", heads, rows, notes)
     return [table, _published_table()]

@@ -15,9 +15,10 @@ from uav_privacy_sc.evaluation import published
 from uav_privacy_sc.evaluation.execution import Unit
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.measurement import Measurement, Results, measured
+from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.networks import networks_for
 from uav_privacy_sc.evaluation.protocols.protocol import Protocol
-from uav_privacy_sc.evaluation.result_tables import ResultTable, plain
+from uav_privacy_sc.evaluation.result_tables import ResultTable, plain, reasons
 from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 from uav_privacy_sc.link.channel import LinkConfig
 from uav_privacy_sc.pipeline import LinkStage
@@ -29,6 +30,8 @@ GAIN_DB = 12.0
 PICTURE = (540, 960)
 FRAME, PLACES, SOLVE = "region-aware DP, one frame", "coordinate DP, one frame", "BCD, one solve"
 ITERATION = "BCD, one iteration"
+#: Those whose memory is measured, too.
+PEAKS = (FRAME, PLACES, SOLVE)
 
 
 def units(setting: Setting, store: SampleStore | None) -> Iterator[Unit]:
@@ -39,14 +42,18 @@ def units(setting: Setting, store: SampleStore | None) -> Iterator[Unit]:
 
 def measure(module: str, setting: Setting) -> list[Measurement]:
     """Return median time, its ratio to a base where it has one, and peak memory of a module."""
-    call, base = _calls(setting)[module]()
+    try:
+        call, base = _calls(setting)[module]()
+    except (OSError, ValueError) as error:  # weights that are not there: the other modules are timed all the same
+        why = Missing(" ".join(str(error).split()))
+        return [measured(why, protocol=NAME, mechanism=module, metric="time_ms", sample="machine", seed=0)]
     meter = Meter(setting.preset.repeats, warmup=3)
     about = {"protocol": NAME, "mechanism": module, "sample": "machine", "seed": 0}
     timing = meter.compare(call, base or _draw)
     found = [measured(timing.seconds * 1e3, metric="time_ms", **about)]
     name = "ratio to the bare draw of its noise" if base else "ratio to a 16x22x40 Gaussian draw"
     found.append(measured(timing.slowdown, metric="ratio", condition=name, **about))
-    if module in (FRAME, PLACES, SOLVE):
+    if module in PEAKS:
         found.append(measured(meter.peak_bytes(call) / 1e3, metric="memory_kb", **about))
     if module == SOLVE:
         policy = load_policies()["surveillance"]
@@ -111,21 +118,22 @@ def _link() -> Pair:
 
 def tables(results: Results, setting: Setting) -> list[ResultTable]:
     """Return times, ratios and memory beside P1's."""
-    rows = []
+    rows, missing = [], []
     for module in results.distinct("mechanism"):
-        time_ms = next(iter(results.values("time_ms", module).values()), None)
-        memory = next(iter(results.values("memory_kb", module).values()), None)
+        time_ms, memory = _only(results, "time_ms", module), _only(results, "memory_kb", module)
+        missing += [(module, time_ms)] if isinstance(time_ms, Missing) else []
+        missing += [(f"memory of {module}", memory)] if isinstance(memory, Missing) and module in PEAKS else []
         base = next(iter(results.distinct("condition", metric="ratio", mechanism=module)), "")
         ratio = next(iter(results.values("ratio", module, condition=base).values()), None) if base else None
         theirs = [published.find("Table 4", metric, module) for metric in ("time_ms", "memory_kb")]
         rows.append(
             (
                 module,
-                plain(time_ms, 3),
+                _plain(time_ms, 3),
                 published.text(theirs[0], 2),
                 plain(ratio, 2),
                 base.removeprefix("ratio to "),
-                plain(memory, 1),
+                _plain(memory, 1),
                 published.text(theirs[1], 1),
             )
         )
@@ -134,14 +142,24 @@ def tables(results: Results, setting: Setting) -> list[ResultTable]:
         f"CPU time on one core, medians over {setting.preset.repeats} samples that took turns with the base; "
         f"{CHANNELS}x{GRID[0]}x{GRID[1]} features and {OBJECTS} objects for the mechanisms. P1 does not say which size "
         "it timed; ratios are comparable between machines, milliseconds are not.",
+        *reasons(missing),
     )
     return [ResultTable("runtime", "Time and memory (P1 Table 4)", heads, rows, notes)]
 
 
+def _only(results: Results, metric: str, module: str) -> float | Missing:
+    """Return the one value of a module, or why there is none."""
+    return next(iter(results.values(metric, module).values()), Missing(results.reason(metric, module)))
+
+
+def _plain(found: float | Missing, digits: int) -> str:
+    return plain(None if isinstance(found, Missing) else found, digits)
+
+
 def figures(results: Results, setting: Setting) -> list[Figure]:
     """Return times of all modules beside P1's."""
-    modules = results.distinct("mechanism")
-    ours = [next(iter(results.values("time_ms", module).values()), 0.0) for module in modules]
+    modules = [name for name in results.distinct("mechanism") if results.values("time_ms", name)]
+    ours = [next(iter(results.values("time_ms", module).values())) for module in modules]
     theirs = [published.find("Table 4", "time_ms", module) for module in modules]
     given = [(place, item.value) for place, item in enumerate(theirs) if item is not None]
     series = [

@@ -41,7 +41,7 @@ from uav_privacy_sc.release import Budgets
 
 NAME = "tradeoff"
 WITH, WITHOUT = "with the prior", "without the prior"
-INVERTERS = ("inverter", "inverter, adaptive")
+INVERTERS = ("inverter", "inverter_adaptive")
 
 
 @dataclass(frozen=True)
