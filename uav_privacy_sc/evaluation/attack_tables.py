@@ -115,8 +115,8 @@ def _frames(results: Results, setting: Setting) -> ResultTable:
                     found.append(estimate(values, results.reason(metric, mechanism, attacker=attacker, **key)))
                 missing += [(attacker, item) for item in found if not _elsewhere(item)]
                 worth = f"{epsilon_of(1.0, DELTA, number):.3g}"
-                rows.append((mechanism.replace("_", "-"), f"{number}", worth, attacker, *map(with_interval, found)))
-    heads = ("mode", "frames", "worth ε_v", "attacker", "SSIM", "SSIM, people", "accuracy", "… objects")
+                rows.append((mechanism.replace("_", "-"), attacker, f"{number}", worth, *map(with_interval, found)))
+    heads = ("mode", "attacker", "frames", "worth ε_v", "SSIM", "SSIM, people", "accuracy", "… objects")
     notes = (
         "ε_v = 1 in every frame. Camera and scene stand still, the worst case; noise is drawn anew in each frame. "
         "inverter, inverter_adaptive and decoder have the last frame alone, the others the mean of all. Worth: the ε_v "
@@ -124,7 +124,7 @@ def _frames(results: Results, setting: Setting) -> ResultTable:
         "ground's public decoder makes of features alone.",
         *reasons(missing),
     )
-    return ResultTable("attackers-frames", "Averaging features over frames", heads, rows, notes, words=1)
+    return ResultTable("attackers-frames", "Averaging features over frames", heads, rows, notes, words=2)
 
 
 def _elsewhere(found: Estimate | Missing) -> bool:

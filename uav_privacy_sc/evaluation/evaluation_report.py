@@ -73,7 +73,10 @@ def figure_html(figure: Figure) -> str:
 
 def table_html(table: ResultTable) -> str:
     """Return a table as HTML."""
-    heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in table.heads)
+    heads = "".join(
+        f'<th scope="col"{" class=word" if place < table.words else ""}>{html.escape(head)}</th>'
+        for place, head in enumerate(table.heads)
+    )
     rows = "".join(_row_html(row, table.words) for row in table.rows)
     notes = "".join(f"<p>{html.escape(note)}</p>" for note in table.notes)
     caption = f"<caption>{html.escape(table.title)}</caption>"
