@@ -186,8 +186,18 @@ def test_a_fault_while_writing_removes_the_bag(tmp_path, recorded, stages, monke
 
     monkeypatch.setattr(BagFile, "write", full)
     assert _protect(recorded, tmp_path / "out") == 1
-    assert "No space left" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "bag").exists()
+    said = capsys.readouterr().err
+    assert f"nothing is left in {tmp_path / 'out' / 'bag'}: {tmp_path / 'out'} cannot be written: No space left" in said
+    assert "OSError" not in said and not (tmp_path / "out" / "bag").exists()
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_line(tmp_path, recorded, stages, monkeypatch, capsys) -> None:
+    def full(self, *arguments) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(BagFile, "__init__", full)
+    assert _protect(recorded, tmp_path / "out") == 2
+    assert "cannot be written: No space left on device" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_frames_that_protection_refuses_are_not_in_the_bag(tmp_path, recorded, stages, monkeypatch, capsys) -> None:

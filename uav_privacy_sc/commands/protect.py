@@ -149,9 +149,20 @@ def _prepare(order: ProtectOrder) -> None:
         raise BadInput(f"out folder {order.flight.out} cannot be written: {error.strerror or error}") from None
 
 
+def _fault(error: Exception, order: ProtectOrder) -> str:
+    """Say in one line what went wrong, and of a disk what to do."""
+    if isinstance(error, OSError):
+        why = error.strerror or str(error)
+        return f"{order.flight.out} cannot be written: {why}; make room or give another folder"
+    return f"{type(error).__name__}: {error}"
+
+
 def _protect(order: ProtectOrder, source: BagSource, recorded: Bag, kept: Sequence[BagTopic]) -> int:
     times_ns = _recording_times(recorded, source.topic) if kept else {}
-    bag = ProtectedBag(order.bag, order.storage, __version__, [(item, recorded) for item in kept])
+    try:
+        bag = ProtectedBag(order.bag, order.storage, __version__, [(item, recorded) for item in kept])
+    except OSError as error:
+        raise BadInput(f"the bag {order.bag} cannot be written: {error.strerror or error}") from None
     try:
         log, fault = _fly(order, source, bag, times_ns)
         with undisturbed():
@@ -165,6 +176,10 @@ def _protect(order: ProtectOrder, source: BagSource, recorded: Bag, kept: Sequen
     except NotProtected as error:
         bag.discard()
         say(f"error: nothing is left in {order.bag}: {error}")
+        return 1
+    except OSError as error:
+        bag.discard()
+        say(f"error: nothing is left in {order.bag}: {_fault(error, order)}")
         return 1
     except BaseException:
         bag.discard()
@@ -213,7 +228,7 @@ def _fly(
             try:
                 tap.empty_into(bag, times_ns)
             except Exception as error:  # whatever it is, it ends the flight and removes the bag
-                faults.append(f"{type(error).__name__}: {error}")
+                faults.append(_fault(error, order))
             dropped = "" if event.frame is None or event.frame.dropped is None else event.frame.dropped
             bar.update(task, description="protecting", completed=event.done, note=dropped[:60])
 

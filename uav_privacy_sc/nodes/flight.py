@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.logging import LoggingSeverity
 from rclpy.node import Node
 
@@ -24,7 +24,6 @@ from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.domains import reserved_domains
 from uav_privacy_sc.nodes.eavesdropper import EavesdropperNode
-from uav_privacy_sc.nodes.executor import NodeExecutor
 from uav_privacy_sc.nodes.ground import GroundNode
 from uav_privacy_sc.nodes.link import LinkNode
 from uav_privacy_sc.nodes.perception import PerceptionNode
@@ -175,7 +174,7 @@ class Flight:
         self._bag = bag
 
     def _spin(self, node: Node) -> None:
-        executor = NodeExecutor(context=node.context)
+        executor = SingleThreadedExecutor(context=node.context)
         executor.add_node(node)
         thread = threading.Thread(target=self._spinning, args=(executor,), daemon=True)
         thread.start()
@@ -186,7 +185,7 @@ class Flight:
 
         self._cleanup.callback(stop)
 
-    def _spinning(self, executor: NodeExecutor) -> None:
+    def _spinning(self, executor: SingleThreadedExecutor) -> None:
         try:
             executor.spin()
         except ExternalShutdownException:

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import rclpy
 from rclpy.exceptions import InvalidParameterValueException, ParameterException
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from uav_privacy_sc.graph import DISCOVERY_RANGE, NODES
 from uav_privacy_sc.nodes.base import StageNode
-from uav_privacy_sc.nodes.executor import NodeExecutor
 from uav_privacy_sc.privacy.ledger import LedgerError
 
 BAD_CALL = 2
@@ -134,7 +134,7 @@ class StopSignal:
 
 
 def _spin(node: StageNode[Any], stop: StopSignal) -> None:
-    executor = NodeExecutor()
+    executor = SingleThreadedExecutor()
     executor.add_node(node)
     try:
         while not stop.seen and node.context.ok():
