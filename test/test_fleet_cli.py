@@ -61,6 +61,8 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(done: Path, 
     before = (done / "rounds.csv").read_text(encoding="utf-8")
     start = time.process_time()
     assert main([*SMALL, "--data", str(pictures), "--out", str(done)]) == 0
+    printed = capsys.readouterr().out
+    assert "FedSFR+OL+MS (privacy)" in printed and "…" not in printed
     assert time.process_time() - start < 20 and (done / "rounds.csv").read_text(encoding="utf-8") == before
     capsys.readouterr()
     assert main([*SMALL, "--data", str(pictures), "--out", str(done), "--sigma", "0.01"]) == 2

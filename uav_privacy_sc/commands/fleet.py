@@ -260,7 +260,10 @@ def _print(order: FleetOrder, results: Results, made: dict[str, Any]) -> None:
         return
     for table in tables:
         print_lines([("", ""), (table.title, "")])
-        print_table(table.heads, table.rows, words=table.words)
+        if table.words > 1:  # sentences do not fit beside each other on a terminal
+            print_lines([(row[0], f"{row[1]}: {', '.join(row[2:-1])} dB: {row[-1]}") for row in table.rows])
+        else:
+            print_table(table.heads, table.rows)
         for note in table.notes:
             print_lines([("", note)])
     print_lines([("", ""), ("report", str(order.out / "report.html")), ("written", str(order.out))])

@@ -24,6 +24,7 @@ from uav_privacy_sc.fleet.messages import Order
 from uav_privacy_sc.fleet.server import FleetServer, Watch
 from uav_privacy_sc.fleet.setting import CodecModel, FleetSetting, Method
 from uav_privacy_sc.fleet.shares import ServerPictures, client_pictures
+from uav_privacy_sc.privacy.domain import positive
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Experiment:
         pictures: folder of :mod:`uav_privacy_sc.fleet.shares`.
         runs: folder below which every method has its own.
         ceiling: worst-case epsilon of each client, None for none.
+
+    Raises:
+        ValueError: a ceiling that is not above 0.
     """
 
     setting: FleetSetting
@@ -41,6 +45,10 @@ class Experiment:
     pictures: Path
     runs: Path
     ceiling: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ceiling is not None:
+            positive("epsilon_ceiling", self.ceiling)
 
     def method(self, name: str) -> Method:
         """Return a method by its name.

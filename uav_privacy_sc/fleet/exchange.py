@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -164,6 +165,8 @@ class Exchange:
             del self._pending[key]
 
 
-def first_line(text: str, length: int = 160) -> str:
-    """Return what a foreign error says, in one short line."""
-    return " ".join(str(text).split())[:length]
+def first_line(text: str, length: int = 200) -> str:
+    """Return what a foreign error says, in one short line, without what Flower's runtime puts around it."""
+    words = " ".join(str(text).split())
+    found = re.fullmatch(r"<class '(?:[\w.]*\.)?(\w+)'>:<'(.*)'>", words)
+    return (": ".join(found.groups()) if found else words)[:length]

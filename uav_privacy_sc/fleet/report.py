@@ -104,8 +104,11 @@ def _outcome(results: Results) -> ResultTable:
                 f"{faults}",
             )
         )
-    heads = ("", "last round", "last fifth", "all rounds", "reconstruction kept", "uploads", "left out")
-    note = "PSNR in dB on test pictures; one run each, so differences of a few tenths of a dB may be chance."
+    heads = ("", "last", "fifth", "all", "FR kept", "uploads", "left out")
+    note = (
+        "PSNR in dB on test pictures: of the last round, the last fifth, all rounds. FR kept: how often the model that "
+        "has learned from features was taken. One run each: a few tenths of a dB may be chance."
+    )
     return ResultTable("outcome", "PSNR, and what made it", heads, rows, (note,))
 
 
@@ -117,11 +120,12 @@ def _privacy(results: Results) -> ResultTable:
             spent.worst(name) for name in ("paper_round", "paper", "round_epsilon", "epsilon", "epsilon_at_delta")
         ]
         rows.append((method.title, *(f"{value:,.4g}" for value in values)))
-    heads = ("", "Theorem 1, a round", "… all rounds", "worst case, a round", "… all rounds", "… at δ = 1e-5")
+    heads = ("ε", "P3, round", "P3, all", "round", "all", "at δ")
     notes = (
-        "ε of the client that has spent most, from the clients' ledgers. Theorem 1 spreads a record's influence evenly "
+        "ε of the client that has spent most, from the clients' ledgers, of its costliest round and of all: by P3's "
+        "Theorem 1, in the worst case, and in the worst case at δ = 1e-5. Theorem 1 spreads a record's influence evenly "
         "over all parameters; the worst case holds for any record, and for all data of a client, by the enforced clip.",
-        "An ε of hundreds protects nobody: at the noise that P3 trains with, its guarantee is formal only.",
+        "An ε beyond ten or so protects nobody; in thousands, as P3's noise gives, the guarantee is formal only.",
         "Theorem 1's factor of two for features needs the encoder's update to have half of the norm; that is enforced.",
     )
     return ResultTable("privacy", "Privacy spent", heads, rows, notes)
