@@ -73,6 +73,15 @@ def test_a_perfect_detector_scores_one_and_a_blind_one_zero() -> None:
     assert blind["map50"] == blind["recall_at_0.25"] == 0.0
 
 
+def test_sizes_are_told_apart_without_punishing_one_for_another() -> None:
+    near, far = (0.3, 0.3, 30 / 64, CAR), (0.8, 0.8, 12 / 64, CAR)
+    by_size = figures(boxes(near, far), boxes(near))["map50_by_size"]
+    assert by_size == {"8 to 16 px": {"car": 0.0}, "16 to 24 px": {}, "24 px and more": {"car": 1.0}}
+    ghost = np.concatenate([boxes((0.8, 0.8, 12 / 64, CAR), score=0.99), boxes(near, score=0.5)])
+    by_size = figures(boxes(near), ghost)["map50_by_size"]
+    assert by_size["24 px and more"] == {"car": 1.0}, "a false box of another size is no fault here"
+
+
 def test_small_truths_neither_count_nor_punish() -> None:
     large, small = (0.3, 0.3, 0.25, CAR), (0.8, 0.8, 5 / 64, CAR)
     missed = figures(boxes(large, small), boxes(large))

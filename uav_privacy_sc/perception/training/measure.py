@@ -8,6 +8,7 @@ area ranges. What is found with more than half its area in a region that nobody 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from uav_privacy_sc.perception.training.samples import Samples
 
 #: Side in pixels at the network's input from which on an object is asked for.
 LEAST_SIDE = 8.0
+#: Sides in pixels between which classes are told apart in the figures by size.
+SIZES = ((8.0, 16.0), (16.0, 24.0), (24.0, math.inf))
 #: Confidence at which recall is given: the default of the perception node.
 CONFIDENCE = 0.25
 OVERLAP = 0.5
@@ -42,11 +45,7 @@ def detector_figures(
     size = (samples.images.shape[2], samples.images.shape[1])
     large = [_sides(objects, size) >= LEAST_SIDE for objects in samples.objects]
     every = [np.ones(len(objects), bool) for objects in samples.objects]
-    counting = [
-        records[~_too_small(records, truth[asked], size)]
-        for records, truth, asked in zip(found, samples.objects, large, strict=True)
-    ]
-    mean, by_class = _average_precision(samples.objects, large, counting, size)
+    mean, by_class = _within(samples.objects, found, size, LEAST_SIDE, math.inf)
     mean_all, by_class_all = _average_precision(samples.objects, every, found, size)
     return {
         "pictures": len(samples),
@@ -54,6 +53,12 @@ def detector_figures(
         "objects_of_all_sizes": int(sum(map(len, samples.objects))),
         "map50": mean,
         "map50_by_class": by_class,
+        "map50_by_size": {
+            f"{low:g} px and more" if high == math.inf else f"{low:g} to {high:g} px": _within(
+                samples.objects, found, size, low, high
+            )[1]
+            for low, high in SIZES
+        },
         "map50_all_sizes": mean_all,
         "map50_all_sizes_by_class": by_class_all,
         "recall_at_0.25": _recall(samples.objects, large, found),
@@ -61,16 +66,29 @@ def detector_figures(
     }
 
 
+def _within(
+    truths: list[np.ndarray], found: list[np.ndarray], size: tuple[int, int], low: float, high: float
+) -> tuple[float, dict[str, float]]:
+    """Return the average precision, mean and by class, over truths whose side is from ``low`` to below ``high``."""
+    asked = [(_sides(objects, size) >= low) & (_sides(objects, size) < high) for objects in truths]
+    counting = [
+        records[~_stray(records, truth[chosen], size, low, high)]
+        for records, truth, chosen in zip(found, truths, asked, strict=True)
+    ]
+    return _average_precision(truths, asked, counting, size)
+
+
 def _sides(objects: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the ``(M,)`` geometric mean sides in pixels; ``size`` is ``(width, height)``."""
     return np.sqrt(np.maximum(objects["w"] * size[0], 0) * np.maximum(objects["h"] * size[1], 0))
 
 
-def _too_small(found: np.ndarray, asked: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return ``(M,)`` bool: whether a found box is below :data:`LEAST_SIDE` and on none of the truths asked for."""
+def _stray(found: np.ndarray, asked: np.ndarray, size: tuple[int, int], low: float, high: float) -> np.ndarray:
+    """Return ``(M,)`` bool: whether a found box is of another size and on none of the truths asked for."""
     overlaps = overlap(scene.corners(found), scene.corners(asked))
     overlaps[found["label"][:, None] != asked["label"][None]] = 0
-    return (_sides(found, size) < LEAST_SIDE) & (overlaps.max(axis=1, initial=0) < OVERLAP)
+    sides = _sides(found, size)
+    return ((sides < low) | (sides >= high)) & (overlaps.max(axis=1, initial=0) < OVERLAP)
 
 
 def mostly_inside(found: np.ndarray, regions: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
