@@ -75,13 +75,13 @@ def test_the_weights_can_be_made_again_step_by_step(data: str, tmp_path: Path) -
 
 def test_all_is_every_step_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple] = []
-    for name in ("flights", "detector", "codec", "attacker", "card"):
+    for name in ("flights", "detector", "codec", "attacker", "card", "agree"):
         monkeypatch.setattr(commands, name, lambda *given, name=name, **_: done.append((name, *given)))
     assert main(["train", "all", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 0
-    assert [step[0] for step in done] == ["flights", "detector", "codec", "attacker", "attacker", "card"]
+    assert [step[0] for step in done] == ["flights", "detector", "codec", "attacker", "attacker", "card", "agree"]
     assert [step[3] for step in done if step[0] == "attacker"] == ["none", "adaptive"]
     trained, tested = tmp_path / "data" / "train", tmp_path / "data" / "test"
-    assert [step[1] for step in done[1:]] == [trained] * 4 + [tested]
+    assert [step[1] for step in done[1:]] == [trained] * 4 + [tested, tmp_path / "out"]
 
 
 def test_two_real_folders_of_one_name_are_refused(
@@ -134,7 +134,7 @@ def test_a_folder_can_be_checked_before_it_is_trained_on(tmp_path: Path, capsys:
     ("call", "said"),
     [
         (["detector"], "is empty"),
-        (["detector", "--steps", "0"], "greater than or equal to 1"),
+        (["detector", "--steps", "0"], "--steps"),
         (["detector", "--crop", "100"], "crop=100 must be a multiple of 32"),
         (["attacker", "--noise", "loud"], "noise='loud' is unknown; use none or adaptive"),
         (["attacker"], "has no codec.pt"),
