@@ -110,8 +110,8 @@ def _print(
     from uav_privacy_sc.fleet.vertical_report import manifest, overview
 
     if json:
-        rows = [{**asdict(found), "epsilon": None if found.given is None else found.epsilon} for found in outcomes]
-        print_json({"manifest": manifest(table, setting), "outcomes": rows, "files": [str(path) for path in paths]})
+        content = [{**asdict(found), "epsilon": None if found.given is None else found.epsilon} for found in outcomes]
+        print_json({"manifest": manifest(table, setting), "outcomes": content, "files": [str(path) for path in paths]})
         return
     for found in overview(outcomes, table, setting):
         print_lines([("", ""), (found.title, "")])

@@ -125,6 +125,8 @@ def _privacy(results: Results) -> ResultTable:
         "ε of the client that has spent most, from the clients' ledgers, of its costliest round and of all: by P3's "
         "Theorem 1, in the worst case, and in the worst case at δ = 1e-5. Theorem 1 spreads a record's influence "
         "evenly over all parameters; the worst case holds for any record and all data of a client, by the clip.",
+        "Every method keeps ledgers of its own, as if it alone had been run: who runs several on the same data has "
+        "spent their sum.",
         "An ε beyond ten or so protects nobody; in thousands, as P3's noise gives, the guarantee is formal only.",
         "Theorem 1's factor of two for features needs the encoder's update to have half of the norm; that is enforced.",
     )

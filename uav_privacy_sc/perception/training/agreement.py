@@ -10,15 +10,17 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-#: How far apart figures of two trainings may lie: twice what was measured between two seeds, and no less than 0.02.
+#: How far apart figures of two trainings may lie. Decoder: a second codec, trained with another seed on the same
+#: flights, lay within 0.01 in accuracy and 0.031 in mIoU. Detector and inverters were trained once; theirs are judged,
+#: not measured.
 WITHIN = {
     "detector mAP50": 0.05,
     "detector mAP50, all sizes": 0.05,
-    "decoder accuracy, epsilon_v 1": 0.03,
-    "decoder accuracy, epsilon_v 10": 0.03,
-    "decoder accuracy, epsilon_v 100": 0.03,
-    "decoder accuracy, no noise": 0.03,
-    "decoder mIoU, no noise": 0.03,
+    "decoder accuracy, epsilon_v 1": 0.02,
+    "decoder accuracy, epsilon_v 10": 0.02,
+    "decoder accuracy, epsilon_v 100": 0.02,
+    "decoder accuracy, no noise": 0.02,
+    "decoder mIoU, no noise": 0.06,
     "plain inverter SSIM, no noise": 0.03,
     "adaptive inverter SSIM, epsilon_v 10": 0.03,
 }
