@@ -97,9 +97,12 @@ def carry_out(setting: VerticalSetting, data: str, low: float | None, high: floa
 
 
 def _compared(table: VerticalTable, setting: VerticalSetting) -> list[Outcome]:
+    from threadpoolctl import threadpool_limits
+
     from uav_privacy_sc.fleet.vertical import compare
 
-    with progress_bar() as bar:
+    # Its matrices are small: threads that wait for one another took ten times as long.
+    with threadpool_limits(1), progress_bar() as bar:
         task = bar.add_task("training", total=None, note="")
         return compare(table, setting, lambda done, total: bar.update(task, completed=done, total=total))
 
