@@ -39,7 +39,10 @@ setup(
     ],
     install_requires=["setuptools"],
     # Without "test", `colcon test` runs unittest, finds nothing and calls that a success.
-    extras_require={"fleet": ['flwr[simulation]; python_version >= "3.11"'], "test": ["pytest"]},
+    extras_require={
+        "fleet": ['flwr[simulation]; python_version >= "3.11"', "scikit-learn", "threadpoolctl"],
+        "test": ["pytest"],
+    },
     zip_safe=False,
     entry_points={
         "console_scripts": [
