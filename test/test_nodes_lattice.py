@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -42,11 +43,11 @@ def test_whole_steps_survive_exactly_in_half_the_bytes() -> None:
 def test_whole_steps_with_padded_rows_or_of_big_endian_are_read_right() -> None:
     message = tensor_to_message(whole_steps(), HEADER, STEP)
     pixels = np.frombuffer(message.data, "<i2").reshape(GRID[0], -1)
-    message.data = conversion.fill(pixels.astype(">i2"))
+    message.data = array.array("B", pixels.astype(">i2").tobytes())
     message.is_bigendian = 1
     assert np.array_equal(tensor_from_message(message, STEP), whole_steps())
     padded = np.pad(pixels.astype(">i2").view(np.uint8).reshape(GRID[0], -1), ((0, 0), (0, 6)))
-    message.step, message.data = message.step + 6, conversion.fill(padded)
+    message.step, message.data = message.step + 6, array.array("B", padded.tobytes())
     assert np.array_equal(tensor_from_message(message, STEP), whole_steps())
 
 

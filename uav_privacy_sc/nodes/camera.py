@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage
 
 from uav_privacy_sc.data.sources import Source, SourceFrame, open_source
 from uav_privacy_sc.nodes.base import StageNode
-from uav_privacy_sc.nodes.conversion import make_header, picture_to_message
+from uav_privacy_sc.nodes.conversion import fill, make_header, picture_to_message
 from uav_privacy_sc.nodes.parameters import parameter
 from uav_privacy_sc.nodes.process import leave, run
 
@@ -91,8 +90,9 @@ class CameraNode(StageNode[CameraConfig]):
     def _compressed(self, image: Any, header: Any) -> CompressedImage:
         quality = [cv2.IMWRITE_JPEG_QUALITY, self.config.jpeg_quality]
         encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), quality)[1]
-        data = array.array("B", encoded.tobytes())
-        return CompressedImage(header=header, format="rgb8; jpeg compressed bgr8", data=data)
+        message = CompressedImage(header=header, format="rgb8; jpeg compressed bgr8")
+        fill(message.data, encoded)
+        return message
 
 
 def main() -> None:

@@ -57,11 +57,9 @@ def make_header(stamp: int, frame_id: str) -> Header:
     return Header(stamp=Time(sec=seconds, nanosec=nanoseconds), frame_id=frame_id)
 
 
-def fill(values: np.ndarray) -> array.array:
-    """Return an array as the bytes of a message; any other way of filling ``data`` is a hundred times slower."""
-    data = array.array("B")
-    data.frombytes(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)  # tobytes would copy once more
-    return data
+def fill(data: array.array, values: np.ndarray) -> None:
+    """Add the bytes of an array to the ``data`` of a new message, in place: to set the field would copy them again."""
+    data.frombytes(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
 def picture_from_message(message: Image | CompressedImage) -> np.ndarray:
@@ -84,7 +82,7 @@ def picture_to_message(picture: np.ndarray, header: Header) -> Image:
     height, width = picture.shape[:2]
     encoding, channels = ("8UC1", 1) if picture.ndim == 2 else ("rgb8", 3)
     image = Image(header=header, height=height, width=width, encoding=encoding, step=width * channels)
-    image.data = fill(np.ascontiguousarray(picture, np.uint8))
+    fill(image.data, np.ascontiguousarray(picture, np.uint8))
     return image
 
 
@@ -113,7 +111,7 @@ def tensor_to_message(features: np.ndarray, header: Header, lattice_step: float 
     pixels = np.ascontiguousarray(np.moveaxis(values, 0, 2), f"<{values.dtype.kind}{size}")
     encoding, step = f"{kind}C{channels}", size * channels * width
     image = Image(header=header, height=height, width=width, encoding=encoding, step=step)
-    image.data = fill(pixels)
+    fill(image.data, pixels)
     return image
 
 
@@ -184,7 +182,8 @@ def objects_to_message(objects: np.ndarray | None, header: Header) -> PointCloud
     ]
     size = len(records) * dtype.itemsize
     cloud = PointCloud2(header=header, height=1, width=len(records), fields=points, point_step=dtype.itemsize)
-    cloud.row_step, cloud.is_dense, cloud.data = size, not lost, fill(np.ascontiguousarray(records))
+    cloud.row_step, cloud.is_dense = size, not lost
+    fill(cloud.data, records)
     return cloud
 
 
