@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rclpy.context import Context
-from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.executors import ExternalShutdownException
 from rclpy.logging import LoggingSeverity
 from rclpy.node import Node
 
@@ -24,8 +25,10 @@ from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.domains import reserved_domains
 from uav_privacy_sc.nodes.eavesdropper import EavesdropperNode
+from uav_privacy_sc.nodes.executor import NodeExecutor
 from uav_privacy_sc.nodes.ground import GroundNode
 from uav_privacy_sc.nodes.link import LinkNode
+from uav_privacy_sc.nodes.memory import keep_freed_blocks, settle
 from uav_privacy_sc.nodes.perception import PerceptionNode
 from uav_privacy_sc.nodes.process import StopSignal, discovery
 from uav_privacy_sc.nodes.protection import IN_MEMORY, ProtectionNode
@@ -88,8 +91,11 @@ class Flight:
             self._signal = StopSignal()
             self._cleanup.callback(self._signal.restore)
         self._cleanup.callback(self.source.close)
+        keep_freed_blocks()
         try:
             self._take_off()
+            settle()
+            self._cleanup.callback(gc.unfreeze)
             start = time.perf_counter()
             self._fly_frames()
         except (Interrupted, KeyboardInterrupt):
@@ -174,7 +180,7 @@ class Flight:
         self._bag = bag
 
     def _spin(self, node: Node) -> None:
-        executor = SingleThreadedExecutor(context=node.context)
+        executor = NodeExecutor(context=node.context)
         executor.add_node(node)
         thread = threading.Thread(target=self._spinning, args=(executor,), daemon=True)
         thread.start()
@@ -185,7 +191,7 @@ class Flight:
 
         self._cleanup.callback(stop)
 
-    def _spinning(self, executor: SingleThreadedExecutor) -> None:
+    def _spinning(self, executor: NodeExecutor) -> None:
         try:
             executor.spin()
         except ExternalShutdownException:

@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 
 import rclpy
 from rclpy.exceptions import InvalidParameterValueException, ParameterException
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
 from uav_privacy_sc.graph import DISCOVERY_RANGE, NODES
 from uav_privacy_sc.nodes.base import StageNode
+from uav_privacy_sc.nodes.executor import NodeExecutor
+from uav_privacy_sc.nodes.memory import keep_freed_blocks, settle
 from uav_privacy_sc.privacy.ledger import LedgerError
 
 BAD_CALL = 2
@@ -39,12 +40,14 @@ def run(make: Callable[[], StageNode[Any]], name: str) -> int:
     except Exception as error:  # rclpy has no one class for what can be wrong with arguments
         return _refuse(name, error)
     node = None
+    keep_freed_blocks()
     try:
         try:
             with network_transport(DISCOVERY_RANGE[NODES[name].domain]):
                 node = make()
         except (ValueError, LedgerError, ParameterException, InvalidParameterValueException) as error:
             return _refuse(name, error)
+        settle()
         _spin(node, stop)
         return 0
     finally:
@@ -134,7 +137,7 @@ class StopSignal:
 
 
 def _spin(node: StageNode[Any], stop: StopSignal) -> None:
-    executor = SingleThreadedExecutor()
+    executor = NodeExecutor()
     executor.add_node(node)
     try:
         while not stop.seen and node.context.ok():
