@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -205,6 +206,23 @@ def test_features_of_public_tiles_teach_encoder_and_decoder() -> None:
     assert np.linalg.norm(trainee.encode(np.asarray(data.clients[0].public)) - features) < apart
     kept = select_model(trainee, start, rebuilt, data.public, _rng(5))
     assert kept.reconstructed and np.isfinite(kept.psnr_reconstructed)
+
+
+def test_the_server_takes_the_codecs_features_and_none_that_are_too_long() -> None:
+    """Their norm is the root of the number of cells at most, and not 1 as P3's."""
+    from uav_privacy_sc.fleet.faults import Expected, _features
+    from uav_privacy_sc.fleet.messages import FEATURES
+    from uav_privacy_sc.privacy.oneshot import OneshotLaplace
+
+    trainee = _trainee()
+    features = trainee.encode(np.arange(3))
+    assert not np.allclose(np.linalg.norm(features, axis=1), 1, atol=0.01)
+    agreed = OneshotLaplace(0.01, 0.01, 1.0)
+    expected = Expected(FEATURES, 9, trainee.encoder_size, agreed, 3, trainee.feature_size, trainee.feature_norms)
+    assert not list(_features(SimpleNamespace(features=features), expected))  # type: ignore[arg-type]
+    stretched = features * 1.1 * trainee.feature_norms[1] / np.linalg.norm(features, axis=1, keepdims=True)
+    faults = list(_features(SimpleNamespace(features=stretched), expected))  # type: ignore[arg-type]
+    assert [kind for kind, _ in faults] == ["unclipped"]
 
 
 def test_features_without_public_tiles_are_refused() -> None:

@@ -106,6 +106,7 @@ class CodecTrainee:
         self._tiles = _tiles(taps, codec, whole("tiles", tiles))
         self.shape = (codec.settings["channels"], self._tiles.rows, self._tiles.columns)
         self.feature_size = math.prod(self.shape)
+        self.feature_norms = (0.0, math.sqrt(math.prod(self.shape[1:])))  # every cell's vector is shorter than 1
         self.encoder_size = sum(p.numel() for p in codec.encoder.parameters())
         self.size = sum(p.numel() for p in self.trainable())
         self.public: Records = np.zeros(0, np.int64)

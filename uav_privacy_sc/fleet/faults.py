@@ -16,8 +16,8 @@ from uav_privacy_sc.fleet.exchange import Answer, first_line
 from uav_privacy_sc.fleet.messages import GRADIENT, Malformed, Upload
 from uav_privacy_sc.privacy.oneshot import OneshotLaplace
 
-#: Features have unit norm (P3: P = 1) but for rounding.
-UNIT_TOLERANCE = 1e-3
+#: Norms of features are what the encoder makes them but for rounding.
+NORM_TOLERANCE = 1e-3
 
 DROPPED, LATE, TWICE, STRANGER = "dropped out", "late", "twice", "stranger"
 NOT_FINITE, SHAPE, UNCLIPPED, MALFORMED = "not finite", "another shape", "unclipped", "malformed"
@@ -40,7 +40,7 @@ class Expected:
         strategy: ``gradient`` or ``features``.
         count: entries at most; ``size``: of so many (of the encoder's part with features).
         mechanism: bound and noise that are agreed on.
-        most: features at most, each of ``feature_size`` numbers.
+        most: features at most, each of ``feature_size`` numbers; ``norms``: least and largest L2 norm of one.
     """
 
     strategy: str
@@ -49,6 +49,7 @@ class Expected:
     mechanism: OneshotLaplace
     most: int = 0
     feature_size: int = 0
+    norms: tuple[float, float] = (1.0, 1.0)
 
 
 def examine(answer: Answer, round_number: int, expected: Expected | None, taken: set[int]) -> Upload:
@@ -128,5 +129,6 @@ def _features(upload: Upload, expected: Expected) -> Iterator[tuple[str, str]]:
     if not np.all(np.isfinite(features)):
         yield NOT_FINITE, f"{int(np.sum(~np.isfinite(features)))} of {features.size} numbers"
         return
-    if np.any(np.abs(np.linalg.norm(features.astype(np.float64), axis=1) - 1) > UNIT_TOLERANCE):
-        yield UNCLIPPED, "features that do not have unit norm"
+    norms, (least, largest) = np.linalg.norm(features.astype(np.float64), axis=1), expected.norms
+    if norms.min() < least - NORM_TOLERANCE or norms.max() > largest + NORM_TOLERANCE:
+        yield UNCLIPPED, f"features of norm {norms.min():.4g} to {norms.max():.4g}, not {least:.4g} to {largest:.4g}"

@@ -41,6 +41,10 @@ class Trainee(Protocol):
     def feature_size(self) -> int:
         """d, numbers of one feature vector."""
 
+    @property
+    def feature_norms(self) -> tuple[float, float]:
+        """Least and largest L2 norm that a feature vector of an honest encoder has."""
+
     def trainable(self) -> Sequence[nn.Parameter]:
         """Return the parameters in the order of the flat vector."""
 
@@ -170,6 +174,7 @@ class Autoencoder:
         self.encoder_size = sum(p.numel() for p in self.encoder.parameters())
         self.size = sum(p.numel() for p in self.trainable())
         self.feature_size = config.feature_size
+        self.feature_norms = (1.0, 1.0)  # P3: P = 1
 
     def trainable(self) -> list[nn.Parameter]:
         """Return the encoder's parameters, then the decoder's."""

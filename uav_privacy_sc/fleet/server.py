@@ -157,10 +157,9 @@ class FleetServer:
         size, count = self.trainee.size, entries
         if strategy == FEATURES:
             size, count = self.trainee.encoder_size, max(1, entries // 2)
-        dimension = self.trainee.feature_size
-        return Expected(
-            strategy, count, size, self.method.mechanism(strategy), feature_vectors(entries, dimension), dimension
-        )
+        dimension, norms = self.trainee.feature_size, self.trainee.feature_norms
+        most = feature_vectors(entries, dimension)
+        return Expected(strategy, count, size, self.method.mechanism(strategy), most, dimension, norms)
 
     def _gather(self, current: Round, attempt: int, weights: np.ndarray) -> None:
         number, name = current.number, self.method.name
