@@ -81,3 +81,24 @@ def test_the_newest_frame_wins_where_perception_is_too_slow() -> None:
 def test_a_row_of_ages_is_held_against_the_medians_of_the_stages(seconds: float, holds: bool) -> None:
     row = frames.age_row("age", Slow(seconds).by_node(), SMALL, 10, 2.0, 1e3 if holds else 1e-3)
     assert row.holds is holds and "ms, 2 Hz" in row.measured and row.value > 0.5
+
+
+def test_the_rate_goes_by_what_all_nodes_cost_and_not_by_the_detector_alone() -> None:
+    idle = frames.held_rate_hz(Slow(0.1).by_node(), SMALL)
+    assert 0.7 * frames.BUSY / 0.1 < idle <= frames.BUSY / 0.1, "perception waits: it alone is the bound"
+    busy = Slow(0.05, busy=True)
+    everyone = busy.by_node()
+
+    def attack(features: np.ndarray) -> np.ndarray:
+        for _ in range(3):
+            busy.perceive(SMALL)
+        return busy.attack(features)
+
+    assert frames.held_rate_hz({**everyone, "eavesdropper": attack}, SMALL) < 0.6 * frames.BUSY / 0.05
+
+
+def test_a_rate_that_loses_frames_is_lowered_until_it_is_held() -> None:
+    row = frames.held_age_row(Slow(0.25).by_node(), SMALL, 10, 6.0)
+    assert "10/10 decoded" in row.measured
+    rate_hz = float(row.measured.split(" ms, ")[1].split(" Hz")[0])
+    assert 2.0 < rate_hz <= 4.4
