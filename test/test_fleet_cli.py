@@ -52,6 +52,12 @@ def test_the_manifest_says_what_it_was_made_with(done: Path) -> None:
     assert found["packages"]["flwr"] and len(found["pictures_sha256"]) == 64
     power, privacy = (found["methods"][f"fedsfr-ms-{name}"] for name in ("power", "privacy"))
     assert power["feature_noise"] == 1.0 and privacy["feature_noise"] == 0.5
+    everything = found["privacy_of_all_methods"]["fleet"]["epsilon"]
+    assert everything == pytest.approx(
+        sum(m["privacy"]["fleet"]["epsilon"] for m in found["methods"].values()), rel=0.2
+    )
+    assert everything > max(m["privacy"]["fleet"]["epsilon"] for m in found["methods"].values())
+    assert "all 5 on the same data" in (done / "privacy.md").read_text(encoding="utf-8")
     for method in found["methods"].values():
         spent = method["privacy"]["fleet"]
         assert 0 < spent["paper"] < spent["epsilon"] and spent["round_epsilon"] <= spent["epsilon"]
@@ -92,6 +98,9 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(done: Path, 
         (["--model", "codec"], "--model codec"),
         (["--backend", "dask"], "backend is 'dask'; choose one of ray, local"),
         (["--jobs", "0"], "jobs is 0"),
+        (["--jobs", "2"], "backend local works in this process"),
+        (["--weights", "nowhere"], "give --model codec, too"),
+        (["--model", "codec", "--snr", "10"], "are those of P3's autoencoder"),
         (["--seed", "-1"], "seed"),
         (["--epsilon-ceiling", "0"], "ceiling"),
         (["--data", "/nowhere"], "no such folder: /nowhere"),

@@ -111,6 +111,12 @@ def _experiment(order: FleetOrder) -> Experiment:
         raise BadInput(f"backend is {order.backend!r}; choose one of {', '.join(BACKENDS)}")
     if order.jobs is not None and order.jobs < 1:
         raise BadInput(f"jobs is {order.jobs}; give a whole number of at least 1")
+    if order.jobs is not None and order.backend == "local":
+        raise BadInput(f"jobs is {order.jobs}, and backend local works in this process alone; leave it out, or use ray")
+    if order.weights is not None and order.model != CODEC:
+        raise BadInput(f"weights is {order.weights}, and the model is P3's autoencoder; give --model codec, too")
+    if order.model == CODEC and (order.snr_db, order.snr_per) != (20.0, "vector"):
+        raise BadInput("snr and snr-per are those of P3's autoencoder; the codec draws its link as in train codec")
     clients = scale.clients if order.clients is None else order.clients
     per_round = min(scale.per_round, clients) if order.per_round is None else order.per_round
     client, bound, model = scale.client, scale.bound, replace(scale.model, snr_db=order.snr_db, snr_per=order.snr_per)
@@ -245,6 +251,8 @@ def _save_codecs(results: Results, out: Path) -> None:
             "epsilon_paper": spent.worst("paper"),
             "epsilon_worst_case": spent.worst("epsilon"),
             "method": method.title,
+            "methods_on_these_data": len(results.titles),
+            "epsilon_worst_case_of_all_methods": results.total.worst("epsilon"),
             "seeded": setting.seed is not None,
         }
         folder = out / "weights" / method.name

@@ -7,12 +7,14 @@ no amplification by sampling is claimed for that reason.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ from uav_privacy_sc.privacy.oneshot_composition import composed_epsilon
 
 #: What a row of such a ledger says it is.
 KIND = "fleet upload"
+#: Failure probability at which reports compose.
+DELTA = 1e-5
 
 
 class CeilingReached(BudgetExhausted):
@@ -135,6 +139,7 @@ class UploadAccount:
         uploads: folder for the uploads themselves; None keeps them in memory.
         client: the client's number.
         ceiling_epsilon: what the sum of its pure epsilons may not pass, or None.
+        elsewhere: epsilon that other ledgers have spent on the same data; the ceiling counts it.
         key: secret that keys the ledger's hash chain, or None.
         keep: how many of the last uploads stay stored.
 
@@ -150,9 +155,13 @@ class UploadAccount:
         client: int,
         ceiling_epsilon: float | None = None,
         *,
+        elsewhere: float = 0.0,
         key: bytes | None = None,
         keep: int = 3,
     ) -> None:
+        if not (math.isfinite(elsewhere) and elsewhere >= 0):
+            raise ValueError(f"elsewhere is {elsewhere}; it must be a number of at least 0")
+        self._elsewhere = elsewhere
         self.client, self.keep = whole("client", client, 0), whole("keep", keep)
         self.ceiling_epsilon = None if ceiling_epsilon is None else float(positive("ceiling_epsilon", ceiling_epsilon))
         self._folder = None if uploads is None else Path(uploads)
@@ -208,7 +217,7 @@ class UploadAccount:
         self._ledger.close()
 
     def _spent(self) -> float:
-        return math.fsum(row["epsilon"] for row in self._rows)
+        return self._elsewhere + math.fsum(row["epsilon"] for row in self._rows)
 
     def _check_ceiling(self, cost: UploadCost) -> None:
         after = self._spent() + cost.epsilon
@@ -294,6 +303,44 @@ def fleet_spending(ledgers: Path | Iterable[Path], delta: float, key: bytes | No
         for client in sorted({row["client"] for row in rows}):
             clients.append(client_spending(client, [row for row in rows if row["client"] == client], delta))
     return FleetSpending(tuple(clients), delta)
+
+
+def spent_in(ledgers: Iterable[Path]) -> float:
+    """Return the sum of the pure epsilons of all uploads in these ledgers: that of data that all of them are about.
+
+    Raises:
+        LedgerError: as for :func:`fleet_spending`.
+    """
+    return math.fsum(client.epsilon for client in fleet_spending(list(ledgers), DELTA).clients)
+
+
+def together(folders: Iterable[Path], delta: float) -> FleetSpending:
+    """Return what the clients of several folders of ledgers have spent, where a number is the same data in all.
+
+    Raises:
+        LedgerError: as for :func:`fleet_spending`.
+    """
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for path in sorted(path for folder in folders for path in folder.glob("client-*.ledger")):
+        ledger = Ledger(path)
+        try:
+            for row in _check_rows(ledger.rows(), path):
+                rows.setdefault(row["client"], []).append(row)
+        finally:
+            ledger.close()
+    return FleetSpending(tuple(client_spending(client, rows[client], delta) for client in sorted(rows)), delta)
+
+
+@contextmanager
+def alone(folder: Path | None) -> Iterator[None]:
+    """Hold a folder's lock, so that no two uploads pass a ceiling that each alone stays under; None: nothing."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def client_spending(client: int, rows: list[dict[str, Any]], delta: float) -> ClientSpending:

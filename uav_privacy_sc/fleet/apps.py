@@ -7,7 +7,9 @@ configuration and from that of each node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +18,25 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from uav_privacy_sc.fleet.accounting import CeilingReached, UploadLost
 from uav_privacy_sc.fleet.checkpoint import Checkpoint, State
 from uav_privacy_sc.fleet.client import FleetClient, OrderRefused
 from uav_privacy_sc.fleet.data import ClientData
 from uav_privacy_sc.fleet.exchange import Exchange
-from uav_privacy_sc.fleet.messages import Order
+from uav_privacy_sc.fleet.messages import Malformed, Order
 from uav_privacy_sc.fleet.server import FleetServer, Watch
 from uav_privacy_sc.fleet.setting import CodecModel, FleetSetting, Method
 from uav_privacy_sc.fleet.shares import ServerPictures, client_pictures
 from uav_privacy_sc.privacy.domain import positive
+from uav_privacy_sc.privacy.ledger import LedgerError
+
+log = logging.getLogger("uav_privacy_sc.fleet")
+#: What the server may be told in words: these speak of orders, agreements and accounts, never of pictures.
+TOLD = (OrderRefused, CeilingReached, UploadLost, LedgerError, Malformed)
+
+
+class Withheld(RuntimeError):
+    """Something failed at a client. What, may depend on its pictures: its own log says it, the server is not told."""
 
 
 @dataclass(frozen=True)
@@ -68,20 +80,22 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Party:
-    """What a client app works with: its number, its pictures, and where it keeps its account."""
+    """What a client app works with: its number, its pictures, and where it keeps its account.
+
+    ``runs``: folder of all runs on these pictures, where the ceiling is over all of them (:class:`FleetClient`).
+    """
 
     experiment: Experiment
     number: int
     data: ClientData
     folder: Callable[[Method], Path]
+    runs: Path | None = None
 
     def client(self, method: Method) -> FleetClient:
         """Return the client of a method."""
-        setting = self.experiment.setting
-        trainee = setting.trainee()
-        return FleetClient(
-            self.number, setting, method, trainee, self.data, self.folder(method), self.experiment.ceiling
-        )
+        setting, ceiling = self.experiment.setting, self.experiment.ceiling
+        trainee, folder = setting.trainee(), self.folder(method)
+        return FleetClient(self.number, setting, method, trainee, self.data, folder, ceiling, self.runs)
 
 
 def simulated_party(experiment: Experiment, context: Context) -> Party:
@@ -91,22 +105,43 @@ def simulated_party(experiment: Experiment, context: Context) -> Party:
     return Party(experiment, number, data, experiment.folder)
 
 
-def client_app(party: Callable[[Context], Party]) -> ClientApp:
-    """Return the client's app; ``party`` says who it is, from Flower's context."""
+@contextmanager
+def withholding(simulated: bool) -> Iterator[None]:
+    """Let no words out that may be about a client's pictures: Flower sends the text of whatever an app raises."""
+    try:
+        yield
+    except TOLD:
+        raise
+    except Exception as error:
+        if simulated:
+            raise
+        log.warning("%s: %s", type(error).__name__, error)
+        raise Withheld("it failed for a reason that its own log gives") from None
+
+
+def client_app(party: Callable[[Context], Party], simulated: bool = False) -> ClientApp:
+    """Return the client's app.
+
+    Args:
+        party: says who it is, from Flower's context.
+        simulated: server and clients are one machine's, so errors may be told in full.
+    """
     app = ClientApp()
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        found = party(context)
+        with withholding(simulated):
+            found = party(context)
         about = ConfigRecord({"client": found.number, "samples": len(found.data.images)})
         return Message(RecordDict({"about": about}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)  # sums in one order, so that every backend gives the same bits
-        order = Order.read(message.content)
-        found = party(context)
-        upload = found.client(found.experiment.method(order.method)).carry_out(order)
+        with withholding(simulated):
+            order = Order.read(message.content)
+            found = party(context)
+            upload = found.client(found.experiment.method(order.method)).carry_out(order)
         return Message(upload.record(), reply_to=message)
 
     return app

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from uav_privacy_sc.fleet.accounting import UploadAccount, UploadCost, ledger_path
+from uav_privacy_sc.fleet.accounting import UploadAccount, UploadCost, alone, ledger_path, spent_in
 from uav_privacy_sc.fleet.data import ClientData
-from uav_privacy_sc.fleet.learning import local_update, private_features
+from uav_privacy_sc.fleet.learning import NotFiniteError, local_update, private_features
 from uav_privacy_sc.fleet.messages import FEATURES, UPLOADED, Order, Upload
-from uav_privacy_sc.fleet.model import Trainee
-from uav_privacy_sc.fleet.setting import TRAINING, FleetSetting, Method
+from uav_privacy_sc.fleet.model import FloatVector, Trainee
+from uav_privacy_sc.fleet.setting import PUBLIC, TRAINING, FleetSetting, Method
 
 LEDGERS, UPLOADS = "ledgers", "uploads"
+log = logging.getLogger("uav_privacy_sc.fleet")
 
 
 class OrderRefused(ValueError):
@@ -34,6 +36,7 @@ class FleetClient:
     Args:
         folder: of the method, for ledger and stored uploads; clients may share it.
         ceiling: worst-case epsilon beyond which nothing is uploaded; None: no ceiling.
+        runs: folder of all runs on the same pictures, whose ledgers the ceiling counts, too; None: of this one alone.
     """
 
     number: int
@@ -43,6 +46,7 @@ class FleetClient:
     data: ClientData
     folder: Path
     ceiling: float | None = None
+    runs: Path | None = None
 
     def carry_out(self, order: Order) -> Upload:
         """Return the upload of an order.
@@ -62,12 +66,20 @@ class FleetClient:
 
         ledgers = self.folder / LEDGERS
         ledgers.mkdir(parents=True, exist_ok=True)
-        account = UploadAccount(ledger_path(ledgers, self.number), self.folder / UPLOADS, self.number, self.ceiling)
-        try:
-            stored = account.upload(order.round, self._cost(order), make, str(order.attempt))
-        finally:
-            account.close()
+        ledger = ledger_path(ledgers, self.number)
+        with alone(self.runs):
+            elsewhere = 0.0 if self.runs is None else spent_in(self._others(ledger))
+            account = UploadAccount(ledger, self.folder / UPLOADS, self.number, self.ceiling, elsewhere=elsewhere)
+            try:
+                stored = account.upload(order.round, self._cost(order), make, str(order.attempt))
+            finally:
+                account.close()
         return from_bytes(stored, model, again=not made)
+
+    def _others(self, own: Path) -> list[Path]:
+        """Return the ledgers of other runs on the same pictures."""
+        assert self.runs is not None
+        return [path for path in sorted(self.runs.glob(f"*/{LEDGERS}/*.ledger")) if path.resolve() != own.resolve()]
 
     def _check(self, order: Order) -> None:
         if order.client != self.number or order.method != self.method.name:
@@ -79,6 +91,8 @@ class FleetClient:
             raise OrderRefused(
                 f"a model of shape {order.weights.shape}, here are {self.trainee.size} parameters (or it is not finite)"
             )
+        if order.strategy == FEATURES and not len(self.data.public):
+            raise OrderRefused("features are ordered, and this client has no public pictures to make them of")
         if not 1 <= order.entries <= self.trainee.size:
             raise OrderRefused(f"entries is {order.entries}; give 1 to {self.trainee.size}")
 
@@ -87,18 +101,21 @@ class FleetClient:
         return UploadCost(mechanism, order.strategy, order.entries, self.trainee.size, self.method.bound, seeded)
 
     def _make(self, order: Order) -> Upload:
-        """Train and release. All that is drawn follows from seed, round and client, whatever happened before."""
+        """Train and release. All that is drawn follows from seed, round and client, whatever happened before.
+
+        Which public pictures are sent has a stream of its own: how far training has drawn depends on its pictures.
+        """
         setting, mechanism = self.setting, self.method.mechanism(order.strategy)
-        rng = setting.rng(TRAINING, order.round, self.number)
         noise = setting.release_rng(order.round, self.number)
-        update = local_update(self.trainee, order.weights, self.data.images, setting.client, order.round, rng)
+        update = self._train(order)
         indices: np.ndarray = np.zeros(0, np.int64)
         values: np.ndarray = np.zeros(0, np.float32)
         features: np.ndarray = np.zeros((0, self.trainee.feature_size), np.float32)
         size = self.trainee.size
         if order.strategy == FEATURES:
             size = self.trainee.encoder_size
-            public = self.data.public[rng.permutation(len(self.data.public))]
+            public = self.data.public
+            public = public[setting.rng(PUBLIC, order.round, self.number).permutation(len(public))]
             features = private_features(self.trainee, order.weights, update, public, order.entries, mechanism, noise)
         else:
             sparse = mechanism.release(update, order.entries, noise)
@@ -117,6 +134,16 @@ class FleetClient:
             values=values,
             features=features,
         )
+
+    def _train(self, order: Order) -> FloatVector:
+        """Return the update; zeros where training diverged: that it did depends on the pictures, and is not told."""
+        rng = self.setting.rng(TRAINING, order.round, self.number)
+        try:
+            images, config = self.data.images, self.setting.client
+            return local_update(self.trainee, order.weights, images, config, order.round, rng)
+        except NotFiniteError as error:
+            log.warning("client %d, round %d: %s; no change is made private instead", self.number, order.round, error)
+            return np.zeros(self.trainee.size, np.float32)
 
 
 def to_bytes(upload: Upload, model: str) -> bytes:

@@ -271,14 +271,18 @@ def _read_folder(folder: Path, side: int, limit: int | None) -> Pictures:
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)[:limit]
     if not paths:
         raise DataError(f"{folder} holds neither CIFAR-10 batches nor images")
-    try:
-        images = np.stack([_fit(read_image(path), side) for path in paths])
-    except ImageError as error:
-        raise DataError(f"a picture in {folder} cannot be read: {error}") from None
+    images = []
+    for path in paths:
+        try:
+            images.append(_fit(read_image(path), side))
+        except ImageError as error:
+            raise DataError(f"{path} cannot be read: {error}; repair it, or take it out of the folder") from None
     if any(path.parent == folder for path in paths):
-        return Pictures(images)
+        return Pictures(np.stack(images))
     classes = sorted({path.relative_to(folder).parts[0] for path in paths})
-    return Pictures(images, np.array([classes.index(path.relative_to(folder).parts[0]) for path in paths], np.int64))
+    return Pictures(
+        np.stack(images), np.array([classes.index(path.relative_to(folder).parts[0]) for path in paths], np.int64)
+    )
 
 
 def _fit(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:

@@ -3,7 +3,9 @@
 What all agree on is the configuration of the run (``config/fleet/pyproject.toml``, ``flwr run --run-config``). What is
 an aircraft's own is the configuration of its node (``flower-supernode --node-config``): ``partition-id``, its number;
 ``state``, a folder for ledger and stored uploads; ``data``, a folder of its own pictures (else its part of the rendered
-ones); and ``epsilon-ceiling``, beyond which it uploads nothing, whatever it is asked for.
+ones), with ``public-data``, a folder of pictures whose features may be sent; ``epsilon-ceiling``, beyond which it
+uploads nothing, over all runs of any name; and ``experiment``, without which a run with a seed is refused: the run's
+configuration comes from whoever starts the run, and who knows the seed can take the noise off.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from uav_privacy_sc.fleet.apps import Experiment, Party, client_app, run_methods
+from uav_privacy_sc.fleet.client import OrderRefused
 from uav_privacy_sc.fleet.data import SplitConfig
 from uav_privacy_sc.fleet.experiments import preset
 from uav_privacy_sc.fleet.server import Watch
-from uav_privacy_sc.fleet.setting import FleetSetting, Method
+from uav_privacy_sc.fleet.setting import FEDSFR, FleetSetting, Method
 from uav_privacy_sc.fleet.shares import ServerPictures, Source, own_pictures, prepare
 
 log = logging.getLogger("uav_privacy_sc.fleet")
@@ -81,19 +84,36 @@ def party(context: Context) -> Party:
     """Return the aircraft of a SuperNode.
 
     Raises:
-        ValueError: its node configuration lacks something; one line that names it.
+        OrderRefused: its node configuration lacks something, or the run asks for what it does not do; one line.
+        ValueError: a value out of range, or pictures that cannot be used.
     """
     node, run = context.node_config, context.run_config
     for name in ("partition-id", "state"):
         if name not in node:
-            raise ValueError(f"node configuration has no {name}; give --node-config '{name}=…' to flower-supernode")
+            raise OrderRefused(f"node configuration has no {name}; give --node-config '{name}=…' to flower-supernode")
     number, folder = int(node["partition-id"]), Path(str(node["state"])).expanduser()
     ceiling = float(node["epsilon-ceiling"]) if "epsilon-ceiling" in node else None
     made = experiment(run, folder, ceiling)
     if not 0 <= number < made.setting.clients:
-        raise ValueError(f"partition-id is {number}; give 0 to {made.setting.clients - 1}, one for each aircraft")
+        raise OrderRefused(f"partition-id is {number}; give 0 to {made.setting.clients - 1}, one for each aircraft")
+    if made.setting.seed is not None and not node.get("experiment", False):
+        raise OrderRefused(
+            f"the run has seed={made.setting.seed}, so its noise is known; start it with seed=-1, or an aircraft whose "
+            "pictures need no protection with --node-config 'experiment=true'"
+        )
+    if "data" in node and "public-data" not in node and made.methods[0].algorithm == FEDSFR:
+        raise OrderRefused(
+            "fedsfr sends features of public pictures, and of the aircraft's own folder none is public; give "
+            "--node-config \"public-data='…'\" to flower-supernode, or run algorithm='fedavg'"
+        )
+    if "data" in node and ceiling is None and not node.get("experiment", False):
+        raise OrderRefused(
+            "sigma and the bound are the run's; an aircraft with pictures of its own sets a limit to what they may "
+            "cost: give --node-config 'epsilon-ceiling=…' to flower-supernode"
+        )
     own = source(run, str(node["data"]) if "data" in node else None)
-    return Party(made, number, own_pictures(own, number, made.setting.clients, made.pictures), made.folder)
+    public = source(run, str(node["public-data"])) if "public-data" in node else None
+    return Party(made, number, own_pictures(own, number, made.pictures, public), made.folder, made.runs)
 
 
 def server_pictures(run: Mapping[str, Any], folder: Path) -> ServerPictures:

@@ -17,7 +17,7 @@ from uav_privacy_sc import __version__
 from uav_privacy_sc.evaluation.evaluation_report import figure_html, table_html
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series
 from uav_privacy_sc.evaluation.result_tables import ABSENT, ResultTable
-from uav_privacy_sc.fleet.accounting import FleetSpending, fleet_spending
+from uav_privacy_sc.fleet.accounting import DELTA, FleetSpending, fleet_spending, together
 from uav_privacy_sc.fleet.apps import Experiment
 from uav_privacy_sc.fleet.checkpoint import State
 from uav_privacy_sc.fleet.client import LEDGERS
@@ -27,7 +27,6 @@ from uav_privacy_sc.fleet.ordering import CLAIMS, late_psnr, mean_psnr, series, 
 from uav_privacy_sc.fleet.setting import TEST, FleetSetting, Method
 from uav_privacy_sc.fleet.shares import ServerPictures
 
-DELTA = 1e-5
 _PACKAGES = ("flwr", "ray", "torch", "numpy", "scipy", "randomgen")
 _CURVES = 5
 
@@ -41,6 +40,7 @@ class Results:
     spending: Mapping[str, FleetSpending]
     pictures: ServerPictures
     facts: Mapping[str, Any]
+    total: FleetSpending
 
     @staticmethod
     def of(
@@ -54,7 +54,8 @@ class Results:
         spending = {
             method.name: fleet_spending(experiment.folder(method) / LEDGERS, DELTA) for method in experiment.methods
         }
-        return Results(experiment, states, spending, pictures, facts)
+        total = together([experiment.folder(method) / LEDGERS for method in experiment.methods], DELTA)
+        return Results(experiment, states, spending, pictures, facts, total)
 
     @property
     def titles(self) -> list[tuple[Method, State]]:
@@ -113,20 +114,17 @@ def _outcome(results: Results) -> ResultTable:
 
 
 def _privacy(results: Results) -> ResultTable:
-    rows = []
-    for method, _ in results.titles:
-        spent = results.spending[method.name]
-        values = [
-            spent.worst(name) for name in ("paper_round", "paper", "round_epsilon", "epsilon", "epsilon_at_delta")
-        ]
-        rows.append((method.title, *(f"{value:,.4g}" for value in values)))
+    names = ("paper_round", "paper", "round_epsilon", "epsilon", "epsilon_at_delta")
+    every = [(method.title, results.spending[method.name]) for method, _ in results.titles]
+    every.append((f"all {len(every)} on the same data", results.total))
+    rows = [(title, *(f"{spent.worst(name):,.4g}" for name in names)) for title, spent in every]
     heads = ("ε", "P3, round", "P3, all", "round", "all", "at δ")
     notes = (
         "ε of the client that has spent most, from the clients' ledgers, of its costliest round and of all: by P3's "
         "Theorem 1, in the worst case, and in the worst case at δ = 1e-5. Theorem 1 spreads a record's influence "
         "evenly over all parameters; the worst case holds for any record and all data of a client, by the clip.",
-        "Every method keeps ledgers of its own, as if it alone had been run: who runs several on the same data has "
-        "spent their sum.",
+        "Every method keeps ledgers of its own, as if it alone had been run, so curves can be compared. All were run "
+        "on the same pictures: what those have spent is the last row.",
         "An ε beyond ten or so protects nobody; in thousands, as P3's noise gives, the guarantee is formal only.",
         "Theorem 1's factor of two for features needs the encoder's update to have half of the norm; that is enforced.",
     )
@@ -231,6 +229,7 @@ def manifest(results: Results, seconds: float) -> dict[str, Any]:
         "noise": "cryptographic" if setting.seed is None else "seeded: an experiment, not private",
         "pictures_sha256": results.pictures.digest,
         "seconds": round(seconds, 1),
+        "privacy_of_all_methods": {k: v for k, v in results.total.summary().items() if k != "clients"},
         "methods": {
             method.name: {
                 **vars(method),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 FEDAVG, FEDSFR = "fedavg", "fedsfr"
 #: First label of each stream of random numbers, so that none depends on how often another is used.
-MODEL, CLIENTS, FADES, TRAINING, RELEASE, SERVER, SELECTION, TEST, DATA = range(9)
+MODEL, CLIENTS, FADES, TRAINING, RELEASE, SERVER, SELECTION, TEST, DATA, PUBLIC = range(10)
+#: Names of methods are names of folders, and may come from another machine.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Method:
     """One curve: how a round makes a model of what clients upload, and at what privacy.
 
     Attributes:
-        name: of its folder; ``title`` is for people.
+        name: of its folder: letters, digits, dots and dashes; ``title`` is for people.
         algorithm: ``fedavg`` (all send updates) or ``fedsfr`` (those below the threshold send features).
         selection: P3's model selection: reconstruction is kept only where it is better on public pictures.
         ideal: shares are P3's fixed ones instead of those of fading channels.
@@ -58,6 +61,8 @@ class Method:
     threshold: float = 0.15
 
     def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name is {self.name!r}; it names a folder, use up to 64 letters, digits, dots and dashes")
         choice("algorithm", self.algorithm, (FEDAVG, FEDSFR))
         choice("values", self.values, VALUES)
         positive("feature_noise", self.feature_noise)

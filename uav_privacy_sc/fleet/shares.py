@@ -160,8 +160,11 @@ def server_pictures(folder: Path) -> ServerPictures:
     return ServerPictures(found["public"], found["test"], str(found["digest"]))
 
 
-def own_pictures(source: Source, client: int, clients: int, folder: Path) -> ClientData:
+def own_pictures(source: Source, client: int, folder: Path, public: Source | None = None) -> ClientData:
     """Return what one aircraft holds by itself: all pictures of its own folder, or its part of the rendered ones.
+
+    Args:
+        public: where pictures come from whose features may be sent; of an own folder none is public by itself.
 
     Raises:
         DataError: as for :func:`prepare`.
@@ -170,8 +173,7 @@ def own_pictures(source: Source, client: int, clients: int, folder: Path) -> Cli
         prepare(source, folder)
         return client_pictures(folder, client)
     images = source.pictures(folder).images
-    images = images[np.random.default_rng([source.seed, 13]).permutation(len(images))]
-    return ClientData(images, images[: max(1, int(source.split.public_share * len(images)))])
+    return ClientData(images, images[:0] if public is None else public.pictures(folder).images)
 
 
 def digest(data: FleetData) -> str:

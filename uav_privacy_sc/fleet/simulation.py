@@ -40,7 +40,7 @@ def simulate(
     found: dict[str, State] = {}
     watch = watch or Watch()
     if backend == LOCAL:
-        app = client_app(partial(simulated_party, experiment))
+        app = client_app(partial(simulated_party, experiment), simulated=True)
         run_methods(LocalGrid(app, experiment.setting.clients), experiment, pictures, watch, found.__setitem__)
     else:
         _on_ray(experiment, pictures, watch, found.__setitem__, jobs)
@@ -68,7 +68,7 @@ def _on_ray(
         start["num_cpus"] = jobs
     run_simulation(
         server,
-        client_app(partial(simulated_party, experiment)),
+        client_app(partial(simulated_party, experiment), simulated=True),
         experiment.setting.clients,
         backend_config={"client_resources": resources, "init_args": start},
     )

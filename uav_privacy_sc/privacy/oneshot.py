@@ -112,9 +112,11 @@ class OneshotLaplace:
         for name in ("sigma_1", "sigma_2"):
             sigma = getattr(self, name)
             if not sigma >= 8 * self.step:
-                raise ValueError(f"{name}={sigma} must be at least 8 steps of {self.step}; take a smaller step")
+                raise ValueError(
+                    f"{name}={sigma} must be at least 8 steps of {self.step}; use more noise, or a smaller step"
+                )
         if not max(self.bound, 64 * self.sigma_1, 64 * self.sigma_2) < _LARGEST * self.step:
-            raise ValueError(f"step={self.step} is too fine for bound={self.bound} and this noise; take a larger step")
+            raise ValueError(f"step={self.step} is too fine for bound={self.bound} and this noise; use a smaller bound")
 
     @property
     def worst_case_epsilon(self) -> float:
