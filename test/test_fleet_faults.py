@@ -236,7 +236,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"was begun with sigma_1 0.001 \(now 0.002\); go on as it was begun"):
         run(experiment(tmp_path, methods=(replace(SFR, sigma_1=0.002),), rounds=1))
     (tmp_path / "runs" / "sfr" / "checkpoint.npz").write_bytes(b"torn")
-    with pytest.raises(CheckpointError, match="cannot read .* remove it to begin anew"):
+    with pytest.raises(CheckpointError, match="cannot read .* give another folder by --out to begin anew"):
         run(experiment(tmp_path, rounds=1))
 
 

@@ -246,6 +246,7 @@ def _save_codecs(results: Results, out: Path) -> None:
             "sigma_1": method.sigma_1,
             "sigma_2": method.sigma_2,
             "bound": method.bound,
+            "feature_noise": method.feature_noise,
             "epsilon_paper_round": spent.worst("paper_round"),
             "epsilon_worst_case_round": spent.worst("round_epsilon"),
             "epsilon_paper": spent.worst("paper"),
@@ -256,7 +257,8 @@ def _save_codecs(results: Results, out: Path) -> None:
             "seeded": setting.seed is not None,
         }
         folder = out / "weights" / method.name
-        save_codec(trainee, folder, rounds=state.round, clients=setting.clients, privacy=privacy)  # type: ignore[arg-type]
+        local, count = asdict(setting.client), setting.clients
+        save_codec(trainee, folder, rounds=state.round, clients=count, privacy=privacy, local=local)  # type: ignore[arg-type]
 
 
 def _print(order: FleetOrder, results: Results, made: dict[str, Any]) -> None:

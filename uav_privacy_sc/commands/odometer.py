@@ -76,10 +76,10 @@ def _print_uploads(ledger: Path, delta: float, ceiling: float | None, as_json: b
                 [("ledger", str(ledger)), ("uploads", f"{client.uploads} of fleet client {client.client}{seeded}")]
             )
             rows = [
-                ("round", "all of a client's data, costliest round", f"{client.round_epsilon:.4f}", "0"),
-                ("client", "all of a client's data, all rounds", f"{client.epsilon:.4f}", "0"),
-                ("client", "all of a client's data, all rounds", f"{client.epsilon_at_delta:.4f}", delta_text(delta)),
-                ("paper", "P3's Theorem 1 summed; does not hold for every neighbour", f"{client.paper:.4f}", "0"),
+                ("round", "all of a client's data, costliest round", f"{client.round_epsilon:,.6g}", "0"),
+                ("client", "all of a client's data, all rounds", f"{client.epsilon:,.6g}", "0"),
+                ("client", "all of a client's data, all rounds", f"{client.epsilon_at_delta:,.6g}", delta_text(delta)),
+                ("paper", "P3's Theorem 1 summed; not for all neighbours", f"{client.paper:,.6g}", "0"),
             ]
             print_table(("unit", "what it bounds", "epsilon", "delta"), rows, words=2)
     return int(ceiling is not None and not spending.worst("epsilon") <= ceiling)

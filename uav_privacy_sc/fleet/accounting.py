@@ -269,7 +269,7 @@ class UploadAccount:
         if payload is None or _digest(payload) != digest:
             raise UploadLost(
                 f"client {self.client}: the upload of round {round_} was paid for and is not stored any more; join a "
-                "later round"
+                "later round, or begin anew in another folder"
             )
         return payload
 

@@ -77,7 +77,9 @@ class Checkpoint:
             before = dict(about["made_of"])
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-            raise CheckpointError(f"cannot read {self.path} ({reason}); remove it to begin anew") from None
+            raise CheckpointError(
+                f"cannot read {self.path} ({reason}); give another folder by --out to begin anew"
+            ) from None
         if differences := _differences(before, self._made_of):
             raise CheckpointError(
                 f"{self.path} was begun with {'; '.join(differences)}; go on as it was begun, or give another folder "
@@ -98,7 +100,7 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]
 
 
 def _short(value: Any) -> str:
-    return str(value)[:40]
+    return str(value)[:24]
 
 
 def rounds_kept(folder: Path) -> int:

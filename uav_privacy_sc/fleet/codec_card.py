@@ -25,6 +25,8 @@ FIGURES = (
     "epsilon_paper",
     "epsilon_worst_case",
 )
+#: Settings of ``train codec`` that a fleet does not go by.
+_OF_TRAIN_CODEC = ("steps", "batch", "crop", "learning_rate", "checkpoint_every", "seed")
 UNIT = (
     "one record, or all data of one client, over all its rounds, pure epsilon; the paper's is P3's Theorem 1, "
     "which takes a record's influence to be spread evenly over all parameters; the worst case holds for any"
@@ -39,6 +41,7 @@ def save_codec(
     clients: int,
     privacy: Mapping[str, Any],
     data: Mapping[str, Any] | None = None,
+    local: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the trained codec with all it flies with into ``out``, and return the path of ``card.json``.
 
@@ -53,6 +56,7 @@ def save_codec(
         clients: how many took part.
         privacy: ``mechanism`` ("one-shot Laplace" with all of :data:`FIGURES`, or "none" alone).
         data: what may be said of public data.
+        local: how clients trained.
 
     Raises:
         ValueError: privacy that does not say all, figures that are not numbers above 0, or the base's own folder.
@@ -69,7 +73,7 @@ def save_codec(
     save_module(out / "codec.pt", trainee.codec, trainee.codec.settings)
     entry = {
         "data": dict(data or {}),
-        "settings": asdict(trainee.training),
+        "settings": {name: value for name, value in asdict(trainee.training).items() if name not in _OF_TRAIN_CODEC},
         "started_from": {
             "codec_sha256": checksum(base / "codec.pt"),
             "detector_sha256": checksum(base / "detector.pt"),
@@ -79,6 +83,7 @@ def save_codec(
             "clients": whole("clients", clients),
             "parameters": trainee.size,
             "encoder_parameters": trainee.encoder_size,
+            "local_training": dict(local or {}),
             "privacy": said,
         },
         "versions": versions(),

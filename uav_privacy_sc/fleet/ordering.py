@@ -9,8 +9,8 @@ import numpy as np
 
 from uav_privacy_sc.fleet.checkpoint import State
 
-#: Means closer than this, in dB, are no order.
-UNDECIDED_DB = 0.1
+#: Means closer than this, in dB, are no order: so much other draws of noise and channels change them.
+UNDECIDED_DB = 0.3
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def prepare(source: Source, folder: Path) -> ServerPictures:
     data = share_out(source.pictures(folder), source.split, np.random.default_rng([source.seed, 13]))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MADE_OF).unlink(missing_ok=True)  # not to be believed should this be killed in the middle
         _write(data, folder)
         (folder / _MADE_OF).write_text(json.dumps(made_of), encoding="utf-8")
     except OSError as error:
