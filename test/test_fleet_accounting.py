@@ -181,6 +181,17 @@ def test_many_fine_rounds_compose_to_less_than_their_sum(tmp_path: Path) -> None
     assert spent.epsilon_at_delta < 0.5 * spent.epsilon
 
 
+def test_the_odometer_verb_cuts_no_figure_short(tmp_path: Path) -> None:
+    """P3's noise makes epsilons of seven digits."""
+    account = _account(tmp_path)
+    severe = UploadCost(OneshotLaplace(1e-3, 1e-3, 300.0), "gradient", 20, 100, 300.0)
+    for round_ in range(5):
+        account.upload(round_, severe, Maker())
+    account.close()
+    shown = CliRunner().invoke(cli.app, ["odometer", str(ledger_path(tmp_path, 3))])
+    assert "900,000" in shown.output and "4,500,000" in shown.output and "…" not in shown.output
+
+
 def test_the_odometer_verb_reads_such_a_ledger_and_holds_it_against_a_ceiling(tmp_path: Path) -> None:
     account = _account(tmp_path)
     for round_ in range(2):

@@ -76,13 +76,18 @@ def _print_uploads(ledger: Path, delta: float, ceiling: float | None, as_json: b
                 [("ledger", str(ledger)), ("uploads", f"{client.uploads} of fleet client {client.client}{seeded}")]
             )
             rows = [
-                ("round", "all of a client's data, costliest round", f"{client.round_epsilon:,.6g}", "0"),
-                ("client", "all of a client's data, all rounds", f"{client.epsilon:,.6g}", "0"),
-                ("client", "all of a client's data, all rounds", f"{client.epsilon_at_delta:,.6g}", delta_text(delta)),
-                ("paper", "P3's Theorem 1 summed; not for all neighbours", f"{client.paper:,.6g}", "0"),
+                ("round", "all of a client's data, costliest round", _figure(client.round_epsilon), "0"),
+                ("client", "all of a client's data, all rounds", _figure(client.epsilon), "0"),
+                ("client", "all of a client's data, all rounds", _figure(client.epsilon_at_delta), delta_text(delta)),
+                ("paper", "P3's Theorem 1 summed; not for all neighbours", _figure(client.paper), "0"),
             ]
             print_table(("unit", "what it bounds", "epsilon", "delta"), rows, words=2)
     return int(ceiling is not None and not spending.worst("epsilon") <= ceiling)
+
+
+def _figure(epsilon: float) -> str:
+    """Return it in few enough characters for a terminal: a fleet's may have seven digits."""
+    return f"{epsilon:.4f}" if epsilon < 1e4 else f"{epsilon:,.0f}"
 
 
 def _check_pace(ceiling: float | None, expected_frames: int | None) -> None:
