@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from fake_networks import FakeNetworks, drawn_sample, fake_loaded
@@ -17,7 +18,7 @@ from uav_privacy_sc.evaluation.attack_tables import figures, tables
 from uav_privacy_sc.evaluation.evaluation import evaluate
 from uav_privacy_sc.evaluation.execution import Execution
 from uav_privacy_sc.evaluation.measurement import Results
-from uav_privacy_sc.evaluation.messages import About
+from uav_privacy_sc.evaluation.messages import About, score_picture
 from uav_privacy_sc.evaluation.metrics import Missing
 from uav_privacy_sc.evaluation.own_attackers import built, carried, load_modules, refuse_unsendable, selected
 from uav_privacy_sc.evaluation.presets import PRESETS
@@ -245,3 +246,14 @@ def test_one_that_cannot_be_sent_is_refused_in_one_line_where_it_would_have_to_b
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="locked"):
         refuse_unsendable(())
+
+
+def test_pictures_of_any_size_are_compared_at_eight_pixels_a_cell() -> None:
+    sample = drawn_sample(1)
+    rows, columns = (8 * cells for cells in sample.features.shape[1:])
+    about = About("attackers", SETTING, sample, 0)
+    exact = cv2.resize(sample.image, (columns, rows), interpolation=cv2.INTER_AREA)
+    noise = np.random.default_rng(0).integers(0, 2, (2 * rows, 2 * columns, 3), np.uint8) * 2
+    larger = np.clip(np.repeat(np.repeat(exact, 2, 0), 2, 1).astype(int) + noise - 1, 0, 255).astype(np.uint8)
+    found = [{row.metric: row.value for row in score_picture(about, each)} for each in (larger, exact[::4, ::4].copy())]
+    assert found[0]["psnr"] > 50.0 and all(each["ssim"] is not None for each in found)

@@ -81,7 +81,9 @@ def _table3(results: Results, setting: Setting) -> ResultTable:
         setting.preset.about,
         "± are 95 % intervals over samples, seeds averaged within each; P1's are over 20 images x 5 seeds taken as 100 "
         "independent runs. Direct interception, no channel noise. Silence: the features are all zero. "
-        "Another picture: the features are those of the next sample. Only what exceeds both was learnt.",
+        "Another picture: the features are those of the next sample. Only what exceeds both was learnt. "
+        "All pictures are compared at eight pixels a cell and side. gradient starts from a faint random picture, "
+        "gradient_adaptive from the adaptive inverter's, which it keeps near to.",
     )
     title = "Attackers on pictures (P1 Table 3)"
     return ResultTable("attackers", title, heads, rows, (*notes, *reasons(missing)), words=3)
@@ -310,5 +312,15 @@ def _aucs(results: Results) -> Figure:
         known = [(place, item) for place, item in enumerate(found) if isinstance(item, Estimate)]
         series.append(_line(attacker, [place for place, _ in known], [item for _, item in known], number))
     ticks = ("map of detections\n(P1)", "map of released\n(hardened)", "uniform noise\n(control)")
-    panel = Panel("", "", "ROC AUC of sensitive cells", series, "bars", ticks, flat=(("guessing", 0.5),), y_from=0.0)
+    panel = Panel(
+        "",
+        "",
+        "ROC AUC of sensitive cells",
+        series,
+        "bars",
+        ticks,
+        flat=(("guessing", 0.5),),
+        bounds=(0.0, 1.02),
+        y_from=0.0,
+    )
     return Figure("attackers-map", "What the strength of the noise tells about people", [panel], columns=1)

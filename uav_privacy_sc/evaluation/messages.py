@@ -29,6 +29,8 @@ from uav_privacy_sc.release import Budgets, Release
 EPSILON_L = 1.0
 #: Power at which messages are sent where no controller chooses it (ours; P1 gives none).
 P_TX = 1.0
+#: At which pictures are compared.
+PIXELS_PER_CELL = 8
 NO_PEOPLE = "no pedestrian or people in the picture"
 NO_TRUTH = "nobody annotated the picture"
 
@@ -118,8 +120,16 @@ def true_labels(sample: Sample, shape: tuple[int, ...]) -> np.ndarray | Missing:
 
 
 def score_picture(about: About, picture: np.ndarray) -> Iterator[Measurement]:
-    """Yield SSIM and PSNR of an attacker's picture, whole and inside sensitive boxes, at the picture's own size."""
+    """Yield SSIM and PSNR of an attacker's picture, whole and in sensitive boxes, with eight pixels a cell and side.
+
+    A larger picture is averaged to that size and a smaller one enlarged, so that attackers are compared at one.
+    """
     assert about.sample.image is not None
+    if about.sample.features is not None:
+        rows, columns = (PIXELS_PER_CELL * cells for cells in about.sample.features.shape[1:])
+        if picture.shape[:2] != (rows, columns):
+            way = cv2.INTER_AREA if picture.shape[0] > rows else cv2.INTER_LINEAR
+            picture = cv2.resize(picture, (columns, rows), interpolation=way)
     height, width = picture.shape[:2]
     original = cv2.resize(about.sample.image, (width, height), interpolation=cv2.INTER_AREA)
     local = metrics.similarity(picture, original)

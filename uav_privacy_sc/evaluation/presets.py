@@ -14,8 +14,8 @@ class Preset:
     Attributes:
         epsilons: visual budgets of the sweep.
         kappas: background factors of the sweep.
-        gradient_steps, gradient_pixels: of the gradient attacker: steps, and pixels for each cell and side (16 is the
-            encoder's input).
+        gradient_steps, gradient_pixels: of the gradient attacker: steps, and of the plain one pixels for each cell and
+            side (16 is the encoder's input; the adaptive one has 16).
         gradient_samples: on how many samples at most it is run.
         draws: channel draws a scenario in the convergence protocol.
         releases: releases of every object in the location protocol.
@@ -47,7 +47,7 @@ PRESETS = {
         (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0),
         (1.12, 10.0, 100.0, 1000.0),
         40,
-        8,
+        2,
         4,
         40,
         4,
@@ -59,7 +59,7 @@ PRESETS = {
         (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0),
         (1.12, 3.0, 10.0, 30.0, 100.0, 1000.0),
         150,
-        8,
+        2,
         20,
         200,
         10,
@@ -71,7 +71,7 @@ PRESETS = {
         (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1000.0),
         (1.12, 3.0, 10.0, 30.0, 100.0, 1000.0),
         300,
-        16,
+        2,
         10_000,
         500,
         10,

@@ -101,15 +101,13 @@ def _offered(setting: Setting, adaptive: bool) -> dict[str, Any]:
     from uav_privacy_sc.attack.gradient import preset
 
     scale = setting.preset
-    rate = min(0.02 * 300 / scale.gradient_steps, 0.1)
+    finer = {} if adaptive else {"pixels": scale.gradient_pixels}
     name = "inverter_adaptive" if adaptive else "inverter"
     lacking = Missing("there are no weights of the adaptive inverter: uav-privacy-sc train attacker --noise adaptive")
     return {
         "encoder": lambda: networks_for(setting.networks).encoder,
         "network": lambda: networks_for(setting.networks).inverters.get(name, lacking),
-        "config": lambda: preset(
-            "paper", steps=scale.gradient_steps, pixels=scale.gradient_pixels, learning_rate=rate, batch=4
-        ),
+        "config": lambda: preset("paper", adaptive, steps=scale.gradient_steps, **finer),
         "device": lambda: setting.networks.device,
     }
 
