@@ -6,10 +6,15 @@ import csv
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from uav_privacy_sc.cli import main
+from uav_privacy_sc.commands.console import results
+from uav_privacy_sc.commands.evaluate import EvaluationOrder, _print
+from uav_privacy_sc.evaluation.evaluation import Evaluation
+from uav_privacy_sc.evaluation.result_tables import ResultTable
 
 BASE = ["evaluate", "--protocol", "location", "--jobs", "1"]
 
@@ -103,3 +108,13 @@ def test_a_folder_without_permission_is_one_line(layouts: Path, tmp_path: Path, 
     locked.mkdir(mode=0o500)
     assert main([*BASE, "--dataset", str(layouts), "--out", str(locked)]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_no_cell_of_a_wide_table_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    row = tuple(f"{place:+.4f} ± 0.{place:04d} (p = 1.000, n = 20)" for place in range(8))
+    table = ResultTable("t", "wide", tuple("abcdefgh"), [row])
+    found = Evaluation(None, [SimpleNamespace(notes=[], tables=[table])], {}, {}, [])  # type: ignore[list-item,arg-type]
+    before = results.width
+    _print(EvaluationOrder("tradeoff", Path("out")), found)
+    printed = capsys.readouterr().out
+    assert "…" not in printed and all(cell in printed for cell in row) and results.width == before

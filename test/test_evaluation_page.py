@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from uav_privacy_sc.evaluation.evaluation import Evaluation, Outcome
-from uav_privacy_sc.evaluation.evaluation_report import render
+from uav_privacy_sc.evaluation.evaluation_report import render, table_html
 from uav_privacy_sc.evaluation.figures import Figure, Panel, Series, draw
 from uav_privacy_sc.evaluation.measurement import Measurement, Results
 from uav_privacy_sc.evaluation.presets import preset
@@ -46,6 +46,13 @@ def test_figures_come_before_tables_and_reasons_after_them(page: str) -> None:
 
 def test_what_a_table_says_is_text_and_not_markup(page: str) -> None:
     assert "&lt;script&gt;" in page and "<script" not in page and "A &lt; B &amp; C" in page
+
+
+def test_the_p_of_a_test_stands_below_its_difference_so_that_wide_tables_fit() -> None:
+    cells = ("+0.1 ± 0.2 (p = 0.300, n = 4)", "grid (P1)", "0.5 (n = 1)")
+    written = table_html(ResultTable("t", "title", ("a", "b", "c"), [cells]))
+    assert "+0.1 ± 0.2<br><small>p = 0.300, n = 4</small>" in written
+    assert ">grid (P1)<" in written and ">0.5 (n = 1)<" in written
 
 
 def test_nothing_is_fetched_from_elsewhere(page: str) -> None:

@@ -279,7 +279,11 @@ def evaluate(
     ] = "cpu",
     weights: Weights = None,
     attackers: Annotated[
-        list[str] | None, typer.Option(help="Module or .py file that registers attackers of your own; several times.")
+        list[str] | None,
+        typer.Option(
+            help="attackers: name of one to run (all if none is named), or a module or .py file that registers your "
+            "own; several times."
+        ),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="matrix: budget that all mechanisms claim.")] = 1.0,
     delta: Annotated[float, typer.Option(help="matrix: failure probability that they claim.")] = 1e-5,

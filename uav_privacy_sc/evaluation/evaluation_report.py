@@ -86,6 +86,14 @@ def table_html(table: ResultTable) -> str:
 def _row_html(row: tuple[str, ...], words: int) -> str:
     published = ' class="paper"' if row[0].startswith("  P1") else ""
     cells = "".join(
-        f"<td{' class=word' if place < words else ''}>{html.escape(cell)}</td>" for place, cell in enumerate(row)
+        f"<td{' class=word' if place < words else ''}>{_cell_html(cell)}</td>" for place, cell in enumerate(row)
     )
     return f"<tr{published}>{cells}</tr>"
+
+
+def _cell_html(cell: str) -> str:
+    """Return a cell; the p and n of a test go below its difference, so that wide tables fit the page."""
+    difference, bracket, test = cell.partition(" (")
+    if not (bracket and "±" in difference):
+        return html.escape(cell)
+    return f"{html.escape(difference)}<br><small>{html.escape(test.removesuffix(')'))}</small>"
