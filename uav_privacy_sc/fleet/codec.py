@@ -27,7 +27,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.attack.inversion import Inverter
 from uav_privacy_sc.fleet.codec_taps import open_taps
 from uav_privacy_sc.fleet.data import ClientData, DataError, FleetData, SplitConfig
-from uav_privacy_sc.fleet.model import FloatVector, flat_parameters, load_parameters
+from uav_privacy_sc.fleet.model import FlatParameters, FloatVector
 from uav_privacy_sc.perception.codec import Codec, prior_planes
 from uav_privacy_sc.perception.tap import tap_of
 from uav_privacy_sc.perception.training.batches import TapSet, draw_protection, send
@@ -70,7 +70,7 @@ def _tiles(taps: TapSet, codec: Codec, side: int) -> _Tiles:
     return _Tiles(side, rows // side, columns // side, pool, *scales)
 
 
-class CodecTrainee:
+class CodecTrainee(FlatParameters):
     """A codec, the tiles it is trained on, and the frozen networks around it; a ``fleet.model.Trainee``.
 
     Args:
@@ -123,18 +123,6 @@ class CodecTrainee:
     def trainable(self) -> list[nn.Parameter]:
         """Return the encoder's parameters, then the decoder's."""
         return [*self.codec.encoder.parameters(), *self.codec.decoder.parameters()]
-
-    def parameters(self) -> FloatVector:
-        """Return a copy of all parameters, ``(N,)`` float32, the encoder's first."""
-        return flat_parameters(self.trainable())
-
-    def load(self, flat: FloatVector) -> None:
-        """Set all parameters.
-
-        Raises:
-            ValueError: another number of values, or NaN or infinity among them.
-        """
-        load_parameters(self.trainable(), flat)
 
     def loss(self, images: Records, rng: np.random.Generator) -> torch.Tensor:
         """Return the codec's loss on records, protection and link drawn for each as in ``train codec``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -156,7 +157,40 @@ class Decoder(nn.Module):
         return self.body(self.gain * received.unflatten(1, self.shape))
 
 
-class Autoencoder:
+class FlatParameters(ABC):
+    """What every :class:`Trainee` does alike: its parameters as one flat vector."""
+
+    @abstractmethod
+    def trainable(self) -> Sequence[nn.Parameter]:
+        """Return the encoder's parameters, then the decoder's."""
+
+    def parameters(self) -> FloatVector:
+        """Return a copy of all parameters, ``(N,)`` float32, the encoder's first."""
+        values = [p.detach().cpu().numpy().ravel() for p in self.trainable()]
+        return np.concatenate(values).astype(np.float32, copy=False)
+
+    def load(self, flat: FloatVector) -> None:
+        """Set all parameters.
+
+        Raises:
+            ValueError: another number of values, or NaN or infinity among them.
+        """
+        parameters = self.trainable()
+        size = sum(p.numel() for p in parameters)
+        flat = np.asarray(flat, np.float32)
+        if flat.shape != (size,):
+            raise ValueError(f"parameters must be ({size},), got {flat.shape}; the model must be the same everywhere")
+        if not np.isfinite(flat).all():
+            raise ValueError("parameters hold NaN or infinity; go back to the last good model")
+        position = 0
+        with torch.no_grad():
+            for parameter in parameters:
+                end = position + parameter.numel()
+                parameter.copy_(torch.from_numpy(flat[position:end].reshape(parameter.shape).copy()))
+                position = end
+
+
+class Autoencoder(FlatParameters):
     """P3's encoder, Rayleigh channel with equalization, and decoder, as a :class:`Trainee`.
 
     Args:
@@ -179,18 +213,6 @@ class Autoencoder:
     def trainable(self) -> list[nn.Parameter]:
         """Return the encoder's parameters, then the decoder's."""
         return [*self.encoder.parameters(), *self.decoder.parameters()]
-
-    def parameters(self) -> FloatVector:
-        """Return a copy of all parameters, ``(N,)`` float32, the encoder's first."""
-        return flat_parameters(self.trainable())
-
-    def load(self, flat: FloatVector) -> None:
-        """Set all parameters.
-
-        Raises:
-            ValueError: another number of values, or NaN or infinity among them.
-        """
-        load_parameters(self.trainable(), flat)
 
     def loss(self, images: Images, rng: np.random.Generator) -> torch.Tensor:
         """Return the MSE between images and their reconstructions through the channel (P3 section II)."""
@@ -257,31 +279,6 @@ def channel_noise(count: int, config: AutoencoderConfig, rng: np.random.Generato
     if config.snr_per == "symbol":
         deviation /= math.sqrt(config.feature_size)
     return (deviation * rng.standard_normal((count, config.feature_size)) / fade).astype(np.float32)
-
-
-def flat_parameters(parameters: Sequence[nn.Parameter]) -> FloatVector:
-    """Return all values one after another, ``(N,)`` float32, a copy."""
-    return np.concatenate([p.detach().cpu().numpy().ravel() for p in parameters]).astype(np.float32, copy=False)
-
-
-def load_parameters(parameters: Sequence[nn.Parameter], flat: FloatVector) -> None:
-    """Set parameters from their values one after another.
-
-    Raises:
-        ValueError: another number of values, or NaN or infinity among them.
-    """
-    size = sum(p.numel() for p in parameters)
-    flat = np.asarray(flat, np.float32)
-    if flat.shape != (size,):
-        raise ValueError(f"parameters must be ({size},), got {flat.shape}; the model must be the same everywhere")
-    if not np.isfinite(flat).all():
-        raise ValueError("parameters hold NaN or infinity; go back to the last good model")
-    position = 0
-    with torch.no_grad():
-        for parameter in parameters:
-            end = position + parameter.numel()
-            parameter.copy_(torch.from_numpy(flat[position:end].reshape(parameter.shape).copy()))
-            position = end
 
 
 def _initialize(layers: Sequence[nn.Module], rng: np.random.Generator) -> None:

@@ -1,0 +1,105 @@
+"""What a node's process does about its memory and its wake-ups, and that both end with what they are for."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy")
+
+from rclpy.context import Context
+from rclpy.node import Node
+from std_msgs.msg import Float32
+
+from uav_privacy_sc.nodes.domains import reserved_domains
+from uav_privacy_sc.nodes.executor import NodeExecutor
+from uav_privacy_sc.nodes.memory import settle
+
+SAYS = "from uav_privacy_sc.nodes.memory import keep_freed_blocks; print(keep_freed_blocks())"
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with reserved_domains(1) as (domain,):
+        context = Context()
+        context.init(domain_id=domain)
+        node = Node("counter", context=context)
+        yield node
+        node.destroy_node()
+        context.try_shutdown()
+
+
+def test_work_that_another_thread_brings_wakes_the_executor(node: Node) -> None:
+    executor = NodeExecutor(context=node.context)
+    executor.add_node(node)
+    thread = threading.Thread(target=executor.spin, daemon=True)
+    thread.start()
+    time.sleep(0.2)  # by now it waits without a time limit
+    done = threading.Event()
+    executor.create_task(done.set)
+    assert done.wait(5.0)
+    executor.shutdown(5.0)
+    thread.join(5.0)
+    assert not thread.is_alive()
+
+
+class Counted:
+    """A guard condition that counts who triggers it."""
+
+    def __init__(self, guard: Any) -> None:
+        self.guard, self.triggers = guard, 0
+
+    def trigger(self) -> None:
+        self.triggers += 1
+        self.guard.trigger()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.guard, name)
+
+
+def test_every_message_is_taken_without_waking_oneself(node: Node) -> None:
+    seen: list[float] = []
+    node.create_subscription(Float32, "number", lambda message: seen.append(message.data), 50)
+    publisher = node.create_publisher(Float32, "number", 50)
+    executor = NodeExecutor(context=node.context)
+    executor.add_node(node)
+    guard = executor._guard._wrapped = Counted(executor._guard._wrapped)
+    for value in range(30):
+        publisher.publish(Float32(data=float(value)))
+        while len(seen) <= value:
+            executor.spin_once(timeout_sec=5.0)
+    assert seen == [float(value) for value in range(30)] and guard.triggers == 0
+    other = threading.Thread(target=executor.create_task, args=(lambda: None,))
+    other.start()
+    other.join()
+    assert guard.triggers > 0, "other threads do wake it"
+    executor.shutdown()
+
+
+def test_the_users_own_settings_of_the_c_library_hold() -> None:
+    def told(**environment: str) -> str:
+        plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+        call = [sys.executable, "-c", SAYS]
+        return subprocess.run(call, env={**plain, **environment}, capture_output=True, text=True, check=True).stdout
+
+    assert told(MALLOC_TRIM_THRESHOLD_="131072").strip() == "False"
+    if sys.platform.startswith("linux") and "glibc" in os.confstr("CS_GNU_LIBC_VERSION"):
+        assert told().strip() == "True"
+
+
+def test_what_a_set_up_left_is_given_back_to_the_collector() -> None:
+    before = gc.get_freeze_count()
+    settle()
+    try:
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
+    assert gc.get_freeze_count() == 0
