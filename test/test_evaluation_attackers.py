@@ -14,7 +14,7 @@ from fake_networks import FakeNetworks, drawn_sample, fake_loaded
 from uav_privacy_sc import scene
 from uav_privacy_sc.attack import interface
 from uav_privacy_sc.evaluation import networks, setting
-from uav_privacy_sc.evaluation.attack_tables import figures, tables
+from uav_privacy_sc.evaluation.attack_tables import CONTROLS, figures, tables
 from uav_privacy_sc.evaluation.evaluation import evaluate
 from uav_privacy_sc.evaluation.execution import Execution
 from uav_privacy_sc.evaluation.measurement import Results
@@ -52,13 +52,14 @@ def test_the_street_map_knows_neither_the_true_mask_nor_the_true_objects() -> No
     assert (attackers._street_map(_about(features=np.roll(other, 7, axis=2))).weights != plain.weights).any()
 
 
-def test_silence_and_another_picture_stand_beside_every_case() -> None:
+def test_controls_stand_beside_every_case() -> None:
     found = [unit.call() for unit in attackers.units(SETTING, [drawn_sample(0), drawn_sample(1)])]  # type: ignore[arg-type]
     results = Results([row for rows in found for row in rows])
-    for control in (attack_pictures.SILENCE, attack_pictures.ANOTHER):
-        assert len(results.values("ssim", control, attacker="inverter")) == 2
+    for control, epsilon in CONTROLS:
+        assert len(results.values("ssim", control, epsilon, attacker="inverter")) == 2
     made = {table.name: table for table in tables(results, SETTING)}
-    assert {"silence", "another picture"} <= {row[0] for row in made["attackers"].rows}
+    controls = {"silence", "flat picture", "noise alone", "another picture"}
+    assert controls <= {row[0] for row in made["attackers"].rows}
     hits = {row[1:3]: row for row in made["attackers-descriptors"].rows if row[0] == "label descriptor"}
     assert hits["in clear", "label_bayes"][3].startswith("1.000")
     assert "label_bayes, class frequencies" in {attacker for _, attacker in hits}

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from uav_privacy_sc import cli
+from uav_privacy_sc.commands.console import BadInput
 from uav_privacy_sc.fleet.accounting import (
     CeilingReached,
     UploadAccount,
@@ -205,6 +206,24 @@ def test_the_odometer_verb_reads_such_a_ledger_and_holds_it_against_a_ceiling(tm
     told = CliRunner().invoke(cli.app, ["odometer", path, "--json", "--epsilon-ceiling", "2"])
     assert told.exit_code == 1
     assert json.loads(told.stdout)["fleet"]["epsilon"] == pytest.approx(3.0)
+
+
+def test_the_odometer_verb_adds_up_a_folder_of_ledgers(tmp_path: Path) -> None:
+    """A client's number is the same data in all methods' folders, as in a run's output."""
+    for method, rounds in (("a", 2), ("b", 1)):
+        (tmp_path / method).mkdir()
+        account = _account(tmp_path / method)
+        for round_ in range(rounds):
+            account.upload(round_, COST, Maker())
+        account.close()
+    told = CliRunner().invoke(cli.app, ["odometer", str(tmp_path), "--json", "--epsilon-ceiling", "4"])
+    assert told.exit_code == 1
+    assert json.loads(told.stdout)["fleet"]["epsilon"] == pytest.approx(4.5)
+    shown = CliRunner().invoke(cli.app, ["odometer", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert "2 below" in shown.output and "4.5000" in shown.output and "…" not in shown.output
+    empty = CliRunner().invoke(cli.app, ["odometer", str(tmp_path / "a" / "uploads")])
+    assert isinstance(empty.exception, BadInput) and "holds no ledgers" in str(empty.exception)
 
 
 @pytest.mark.parametrize(

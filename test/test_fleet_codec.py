@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ import torch
 from uav_privacy_sc import pipeline, scene
 from uav_privacy_sc.attack.inversion import InversionAttacker, Inverter
 from uav_privacy_sc.control.policy import select_policy
+from uav_privacy_sc.fleet import setting as setting_module
 from uav_privacy_sc.fleet.codec import CodecTrainee, open_codec, share_pictures
 from uav_privacy_sc.fleet.codec_card import NO_MECHANISM, ONESHOT, save_codec
 from uav_privacy_sc.fleet.codec_taps import open_taps
@@ -26,6 +28,8 @@ from uav_privacy_sc.fleet.learning import (
     select_model,
     sparsify,
 )
+from uav_privacy_sc.fleet.setting import CodecModel
+from uav_privacy_sc.fleet.shares import prepare_codec
 from uav_privacy_sc.link.config import LinkConfig
 from uav_privacy_sc.perception.codec import Codec
 from uav_privacy_sc.perception.stage import GroundDecoder, Perception
@@ -273,6 +277,22 @@ def test_taps_are_computed_once(flights: Path, tmp_path: Path, monkeypatch: pyte
     kept = next(tmp_path.iterdir())
     (kept / "taps.npy").write_bytes(b"cut short")  # what is not whole is made anew
     np.testing.assert_array_equal(open_taps(flights, shipped("detector.pt"), YOLO11N, cache=tmp_path).taps, first.taps)
+
+
+def test_changed_pictures_under_the_same_names_are_another_fleets(flights: Path, tmp_path: Path) -> None:
+    """A run that is resumed must not go on with other pictures; shares are numbers of tiles, and cannot tell."""
+    import cv2
+
+    data, split = tmp_path / "data", SplitConfig(clients=1)
+    shutil.copytree(flights, data)
+    model, digests = CodecModel(str(data)), []
+    for _ in range(2):
+        setting_module._codec.cache_clear()
+        digests.append(prepare_codec(model, split, 1, tmp_path / "shares").digest)
+    cv2.imwrite(str(data / "images" / "p0.png"), np.zeros((176, 320, 3), np.uint8))
+    setting_module._codec.cache_clear()
+    digests.append(prepare_codec(model, split, 1, tmp_path / "shares").digest)
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_checkpoint_flies_and_its_card_says_where_it_comes_from(flights: Path, tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def optimize(
 
 @app.command()
 def odometer(
-    ledger: Annotated[Path, typer.Argument(help="File of a privacy odometer.")],
+    ledger: Annotated[Path, typer.Argument(help="File of an odometer, or folder of a fleet's.")],
     delta: Annotated[float, typer.Option(help="Failure probability at which epsilon is given.")] = 1e-5,
     epsilon_ceiling: Ceiling = None,
     plot: Annotated[

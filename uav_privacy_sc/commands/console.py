@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -38,13 +39,21 @@ def print_lines(lines: Sequence[tuple[str, str]]) -> None:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> None:
-    """Print a table: the first ``words`` columns to the left, the numbers after them to the right."""
+    """Print a table: the first ``words`` columns to the left, the numbers after them to the right.
+
+    It is as wide as it is, for a number cut short is no number; narrow terminals wrap its lines.
+    """
     table = Table(header_style="bold", box=None, pad_edge=False)
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < words else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    results.print(table)
+    width, needed = results.width, sum(max(map(cell_len, column)) + 2 for column in zip(heads, *rows, strict=True))
+    results.width = max(width, needed)
+    try:
+        results.print(table)
+    finally:
+        results.width = width
 
 
 @contextmanager

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.cells import cell_len
-
-from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar, results, say
+from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, progress_bar, say
 from uav_privacy_sc.commands.cores import one_core
 from uav_privacy_sc.commands.interrupts import stoppable
 
@@ -164,23 +162,10 @@ def _print(order: EvaluationOrder, found: Any) -> None:
             say(note)
         for table in outcome.tables:
             print_lines([("", ""), (table.title, "")])
-            with _room_for(table.heads, table.rows):
-                print_table(table.heads, table.rows, words=table.words)
+            print_table(table.heads, table.rows, words=table.words)
             for note in table.notes:
                 print_lines([("", note)])
     print_lines([("", ""), ("report", str(order.out / "report.html")), ("written", str(order.out))])
-
-
-@contextmanager
-def _room_for(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Let a table be as wide as it is: a number cut short is no number. Narrow terminals wrap its lines."""
-    width = results.width
-    needed = sum(max(map(cell_len, column)) + 2 for column in zip(heads, *rows, strict=True))
-    results.width = max(width, needed)
-    try:
-        yield
-    finally:
-        results.width = width
 
 
 def _matrix_rows(found: Any) -> list[Any]:

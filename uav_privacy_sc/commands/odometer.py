@@ -9,9 +9,11 @@ from typing import Any
 
 from uav_privacy_sc.commands.console import BadInput, print_json, print_lines, print_table, say
 from uav_privacy_sc.evaluation.headline import delta_text
-from uav_privacy_sc.fleet.accounting import fleet_spending, holds_uploads
+from uav_privacy_sc.fleet.accounting import fleet_spending, holds_uploads, together
 from uav_privacy_sc.privacy.accountant import LedgerError, Odometer, Report
 
+#: Clients of a fleet that are shown one by one.
+_MOST_CLIENTS = 20
 _UNITS = {
     "cell": "one cell of one frame",
     "object": "one object in one frame",
@@ -35,6 +37,8 @@ def carry_out(
         BadInput: no such ledger, it cannot be read or trusted, or the plot cannot be written.
         ValueError: delta or ceiling out of range.
     """
+    if ledger.is_dir():
+        return _print_fleet(ledger, delta, ceiling, as_json, plot)
     if not ledger.is_file():
         raise BadInput(f"no such ledger: {ledger}")
     if not ledger.stat().st_size:
@@ -83,6 +87,42 @@ def _print_uploads(ledger: Path, delta: float, ceiling: float | None, as_json: b
             ]
             print_table(("unit", "what it bounds", "epsilon", "delta"), rows, words=2)
     return int(ceiling is not None and not spending.worst("epsilon") <= ceiling)
+
+
+def _print_fleet(folder: Path, delta: float, ceiling: float | None, as_json: bool, plot: Path | None) -> int:
+    """Print what all clients have cost whose ledgers lie below a folder; a number is the same data in all of them."""
+    ledgers = sorted(folder.rglob("client-*.ledger"))
+    if not ledgers:
+        raise BadInput(f"folder {folder} holds no ledgers of a fleet's clients; give the file of a flight's ledger")
+    if plot is not None:
+        raise BadInput(f"folder {folder} holds a fleet's uploads, which have no plot; leave --plot out")
+    try:
+        spending = together(sorted({path.parent for path in ledgers}), delta)
+    except LedgerError as error:
+        raise BadInput(str(error)) from None
+    beyond = ceiling is not None and not spending.worst("epsilon") <= ceiling
+    if as_json:
+        print_json(_finite(spending.summary()))
+        return int(beyond)
+    seeded = sum(client.seeded for client in spending.clients)
+    uploads = f"{spending.uploads}{f', {seeded} of them with seeded noise (not private)' if seeded else ''}"
+    print_lines([("ledgers", f"{len(ledgers)} below {folder}"), ("uploads", uploads)])
+    print_lines(
+        [("epsilon", f"of all of a client's data; the fleet's is the costliest client's; δ {delta_text(delta)}")]
+    )
+    costliest = sorted(spending.clients, key=lambda client: client.epsilon, reverse=True)
+    rows = [
+        (
+            str(client.client),
+            str(client.uploads),
+            *map(_figure, (client.round_epsilon, client.epsilon, client.epsilon_at_delta, client.paper)),
+        )
+        for client in costliest[:_MOST_CLIENTS]
+    ]
+    print_table(("client", "uploads", "costliest round", "all rounds", "all rounds at δ", "P3's Theorem 1"), rows)
+    if len(costliest) > _MOST_CLIENTS:
+        print_lines([("", f"and {len(costliest) - _MOST_CLIENTS} clients that cost less; --json gives all")])
+    return int(beyond)
 
 
 def _figure(epsilon: float) -> str:

@@ -31,7 +31,7 @@ _HOVERING = (
 )
 MODES = (("none", None), ("uniform", 20.0), ("uniform", 10.0), ("region_aware", 20.0), ("region_aware", 10.0))
 #: What an attacker makes of nothing, and of a message about something else: what exceeds them was learnt.
-CONTROLS = (("silence", None), ("another picture", None))
+CONTROLS = (("silence", None), ("flat picture", None), ("noise alone", 1.0), ("another picture", None))
 DELTA = 1e-5
 _METRICS = (("ssim", 4), ("psnr_sensitive", 2))
 _BOUNDS = {"ssim": (-0.05, 1.0), "psnr_sensitive": (0.0, 40.0)}
@@ -80,8 +80,9 @@ def _table3(results: Results, setting: Setting) -> ResultTable:
     notes = (
         setting.preset.about,
         "± are 95 % intervals over samples, seeds averaged within each; P1's are over 20 images x 5 seeds taken as 100 "
-        "independent runs. Direct interception, no channel noise. Silence: the features are all zero. "
-        "Another picture: the features are those of the next sample. Only what exceeds both was learnt. "
+        "independent runs. No channel noise. Silence: the features are all zero. Flat picture: one "
+        "colour, the mean of what silence gives. Noise alone: uniform noise on features that are zero. "
+        "Another picture: the features are those of the next sample. Only what exceeds all four was learnt. "
         "All pictures are compared at eight pixels a cell and side. gradient starts from a faint random picture, "
         "gradient_adaptive from the adaptive inverter's, which it keeps near to.",
     )

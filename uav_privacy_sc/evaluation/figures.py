@@ -15,7 +15,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#333333")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -198,6 +198,8 @@ def _lines(axes: Axes, panel: Panel) -> dict[str, Any]:
     if panel.log_x:
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis, *axes.get_xlim())
+    elif all(float(value).is_integer() for series in panel.series for value in series.x):  # no round one and a half
+        axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     if panel.log_y:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis, *axes.get_ylim())

@@ -132,10 +132,12 @@ def prepare_codec(model: CodecModel, split: SplitConfig, seed: int, folder: Path
     """
     from uav_privacy_sc.fleet.codec import share_pictures
 
-    data = share_pictures(model.open(), split, np.random.default_rng([seed, 13]))
+    trainee = model.open()
+    data = share_pictures(trainee, split, np.random.default_rng([seed, 13]))
+    start = hashlib.sha256(trainee.parameters().tobytes()).hexdigest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(data, folder)
+        _write(data, folder, trainee.taps.detector, trainee.taps.data, start)  # its "pictures" are numbers alone
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}; give another --out") from None
     return server_pictures(folder)
@@ -177,19 +179,19 @@ def own_pictures(source: Source, client: int, folder: Path, public: Source | Non
     return ClientData(images, images[:0] if public is None else public.pictures(folder).images)
 
 
-def digest(data: FleetData) -> str:
-    """Return a digest of all pictures and of who holds which."""
-    found = hashlib.sha256()
+def digest(data: FleetData, *made_from: str) -> str:
+    """Return a digest of all pictures, of who holds which, and of what else they are ``made_from``."""
+    found = hashlib.sha256(" ".join(made_from).encode())
     for part in (*(client.images for client in data.clients), data.public, data.test):
         found.update(str(part.shape).encode())
         found.update(np.ascontiguousarray(part).tobytes())
     return found.hexdigest()
 
 
-def _write(data: FleetData, folder: Path) -> None:
+def _write(data: FleetData, folder: Path, *made_from: str) -> None:
     for number, client in enumerate(data.clients):
         _save(_client_file(folder, number), images=client.images, public=client.public)
-    _save(folder / _SERVER, public=data.public, test=data.test, digest=np.array(digest(data)))
+    _save(folder / _SERVER, public=data.public, test=data.test, digest=np.array(digest(data, *made_from)))
 
 
 def _save(path: Path, **arrays: Any) -> None:

@@ -1,6 +1,4 @@
-"""Picture attackers of the attackers' protocol: on P1's conditions, on two controls, and on frames of a camera that
-hovers.
-"""
+"""Picture attackers of the attackers' protocol: on P1's conditions, on controls, and on a hovering camera's frames."""
 
 from __future__ import annotations
 
@@ -31,7 +29,9 @@ CASES: tuple[tuple[str, float | None], ...] = (
     ("region_aware", 10.0),
     ("region_aware", 1.0),
 )
-SILENCE, ANOTHER = "silence", "another picture"
+#: Controls: all features zero; one colour, the mean of what is drawn from these; P1's strongest noise on features that
+#: are zero; the features of another sample.
+SILENCE, FLAT, NOISE, ANOTHER = "silence", "flat picture", "noise alone", "another picture"
 GRADIENT = ("gradient", "gradient_adaptive")
 INVERTERS = ("inverter", "inverter_adaptive")
 #: What is heard again and again of a scene that stands still.
@@ -41,7 +41,7 @@ DECODER, MEAN_DECODER = "decoder", "decoder, mean"
 
 
 def on_pictures(about: About, gradient: bool, other: np.ndarray | None) -> Iterator[Measurement]:
-    """Score all picture attackers on every case, and on two controls: silence, and the features of another picture.
+    """Score all picture attackers on every case, and on the controls, of which ``other`` is another picture's features.
 
     ``gradient``: whether the slow attackers are run. Those that use several frames are not: each case is one frame.
     """
@@ -55,13 +55,18 @@ def on_pictures(about: About, gradient: bool, other: np.ndarray | None) -> Itera
         for (mechanism, epsilon), picture in zip(heard, _drawn(entry, attack, heard, rng), strict=True):
             here = about.but(mechanism=mechanism, epsilon_v=epsilon)
             yield from [here.row("ssim", picture)] if isinstance(picture, Missing) else score_picture(here, picture)
+            if mechanism == SILENCE and not isinstance(picture, Missing):
+                flat = np.full_like(picture, picture.mean(axis=(0, 1), keepdims=True).round())
+                yield from score_picture(about.but(mechanism=FLAT), flat)
 
 
 def _heard(about: About, other: np.ndarray | None) -> dict[tuple[str, float | None], Interception]:
     heard = {case: _intercepted(about, *case)[0] for case in CASES}
     clear = heard["none", None]
     assert clear.features is not None
-    heard[SILENCE, None] = replace(clear, features=np.zeros_like(clear.features))
+    nothing = np.zeros_like(clear.features)
+    heard[SILENCE, None] = replace(clear, features=nothing)
+    heard[NOISE, 1.0] = _intercepted(about.but(sample=replace(about.sample, features=nothing)), "uniform", 1.0)[0]
     if other is not None and other.shape == clear.features.shape:
         heard[ANOTHER, None] = replace(clear, features=other)
     return heard

@@ -131,7 +131,7 @@ def _sweep(results: Results, setting: Setting) -> ResultTable:
     notes = (
         setting.preset.about,
         f"Means over {len(results.distinct('sample'))} samples ± 95 % intervals by Student's t; seeds are averaged "
-        "within a sample. SSIM and PSNR are the plain inverter's.",
+        "within a sample. SSIM and PSNR are the plain inverter's; P1 does not say which attacker its 5.6 measures.",
         *reasons(missing),
     )
     return ResultTable("tradeoff", "Privacy-utility trade-off (P1 Figure 3)", heads, rows, notes, words=2)
