@@ -15,7 +15,7 @@ from uav_privacy_sc.evaluation.evaluation import evaluate
 from uav_privacy_sc.evaluation.execution import Execution, ResultStore, Unit, WorkerLost, fingerprint, run_units
 from uav_privacy_sc.evaluation.measurement import Measurement
 from uav_privacy_sc.evaluation.presets import PRESETS
-from uav_privacy_sc.evaluation.setting import Setting
+from uav_privacy_sc.evaluation.setting import SampleStore, Setting
 
 
 def _one(name: str, log: Path) -> list[Measurement]:
@@ -78,6 +78,14 @@ def test_processes_give_the_same_and_a_dead_worker_is_said_and_gone_on_from(tmp_
         run_units(dead, store, two)
     assert "\n" not in str(error.value)
     assert len(run_units(_units("abcz", log), store, two)) == 4
+
+
+def test_a_worker_that_dies_over_a_sample_is_said_with_what_is_kept(tmp_path: Path) -> None:
+    store = SampleStore(tmp_path, Setting("synthetic", 3, 1, "paper", PRESETS["quick"]), {})
+    store.dataset.draws = iter([partial(os._exit, 9)])  # type: ignore[arg-type]
+    with pytest.raises(WorkerLost, match="0 finished samples are kept in .* with fewer --jobs") as error:
+        store.prepare(Execution(jobs=2))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

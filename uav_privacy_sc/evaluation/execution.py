@@ -27,6 +27,13 @@ _DEAD = {"TerminatedWorkerError", "BrokenPipeError", "KilledWorker", "WorkerCras
 class WorkerLost(RuntimeError):
     """A worker process died; the message says what is kept and how to go on, in one line."""
 
+    def keeping(self, what: str, folder: Path) -> WorkerLost:
+        """Return the same with what is kept in a folder, and how to go on."""
+        return WorkerLost(
+            f"a worker died ({self}): {what} are kept in {folder}; run the same command again to go on, with fewer "
+            "--jobs if memory ran out"
+        )
+
 
 @dataclass(frozen=True)
 class Execution:
@@ -256,10 +263,7 @@ def run_units(
             found[key] = measurements
             progress(len(found))
     except WorkerLost as error:
-        raise WorkerLost(
-            f"a worker died ({error}): {len(found)} finished units are kept in {store.folder}; "
-            "run the same command again to go on, with fewer --jobs if memory ran out"
-        ) from None
+        raise error.keeping(f"{len(found)} finished units", store.folder) from None
     return [item for key in order for item in found[key]]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from uav_privacy_sc.evaluation.execution import Execution, fingerprint
+from uav_privacy_sc.evaluation.execution import Execution, WorkerLost, fingerprint
 from uav_privacy_sc.evaluation.networks import Networks
 from uav_privacy_sc.evaluation.presets import Preset
 from uav_privacy_sc.evaluation.samples import Dataset, Sample, open_dataset
@@ -119,10 +119,13 @@ class SampleStore:
             return
         calls = (partial(_numbered, number, call) for number, call in self._missing())
         done = len(list(self.folder.glob("[0-9]*[0-9].npz")))
-        for number, sample in execution.stream(calls):
-            sample.save(self._path(number))
-            done += 1
-            progress(done)
+        try:
+            for number, sample in execution.stream(calls):
+                sample.save(self._path(number))
+                done += 1
+                progress(done)
+        except WorkerLost as error:
+            raise error.keeping(f"{done} finished samples", self.folder) from None
         self._count()
         oddities = dict(sorted(self.dataset.oddities.items()))
         (self.folder / "complete").write_text(json.dumps(oddities), encoding="utf-8")
