@@ -130,16 +130,21 @@ def held_rate_hz(stages: dict[str, Any], picture: np.ndarray) -> float:
 
 
 def held_age_row(stages: dict[str, Any], picture: np.ndarray, frames: int, rate_hz: float) -> Row:
-    """Return :func:`age_row` at the first rate, from ``rate_hz`` down, at which at most :data:`LOST` frames are lost.
+    """Return :func:`age_row` at the first rate, from ``rate_hz`` down, that is held.
 
-    A rate that loses frames is none that is held, however old those are that get through. The last rate that is tried
-    counts in any case, and the row says how many frames it lost.
+    A rate is held when at most :data:`LOST` frames are lost, however old those are that get through, and perception,
+    which takes longer beside the other nodes than alone, is busy for :data:`BUSY` of the time at most: beyond, frames
+    wait for it. The last rate that is tried counts in any case, and the row says how many frames it lost.
     """
-    for tried in range(TRIES):
-        cruised = _cruise(stages, picture, frames, rate_hz * LOWER**tried)
-        if len(cruised.ages_ms) >= (1.0 - LOST) * (WARM_UP + frames):
+    for left in range(TRIES, 0, -1):
+        cruised = _cruise(stages, picture, frames, rate_hz)
+        perceived = cruised.flight.stage_ms.get("perceive", [])
+        busy = rate_hz * float(np.median(perceived)) / 1e3 if perceived else BUSY
+        held = len(cruised.ages_ms) >= (1.0 - LOST) * (WARM_UP + frames) and busy <= BUSY
+        if held or left == 1:
             break
-    return _age_row("frame age / stages, p95", cruised, frames, rate_hz * LOWER**tried, AGE)
+        rate_hz *= min(LOWER, BUSY / busy)
+    return _age_row("frame age / stages, p95", cruised, frames, rate_hz, AGE)
 
 
 def age_row(what: str, stages: dict[str, Any], picture: np.ndarray, frames: int, rate_hz: float, at_most: float) -> Row:

@@ -165,8 +165,7 @@ def _print(ledger: Path, report: Report) -> None:
     seeded = f", {report.seeded_releases} of them with seeded noise (not private)" if report.seeded_releases else ""
     lines = [("ledger", str(ledger)), ("releases", f"{report.releases}{seeded}")]
     if report.ceiling_epsilon is not None:
-        left = max(0.0, report.ceiling_epsilon - report.mission.epsilon)
-        lines.append(("ceiling", f"{report.ceiling_epsilon:g}, {left:.4g} left"))
+        lines.append(("ceiling", f"{report.ceiling_epsilon:g}, {report.remaining:.4g} left"))
     print_lines(lines)
     spent = {unit: getattr(report, unit) for unit in _UNITS}
     rows = [

@@ -274,7 +274,8 @@ class StageNode(ManagedNode, Generic[C]):
         values: dict[str, Any] = {"frames": frames, "rate_hz": (frames - before) / max(now - then, 1e-6)}
         values |= {f"dropped: {reason}": count for reason, count in self.drops.items()}
         for stage, times in self._times.items():
-            values |= {f"{stage}_ms_p50": np.percentile(times, 50), f"{stage}_ms_p95": np.percentile(times, 95)}
+            p50, p95 = np.percentile(times, (50, 95)).tolist()
+            values |= {f"{stage}_ms_p50": p50, f"{stage}_ms_p95": p95}
         return values
 
 

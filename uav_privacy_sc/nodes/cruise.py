@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from uav_privacy_sc.flight import FlightLog, FrameLog, Logbook, StageEvent
-from uav_privacy_sc.nodes.flight import Flight, Interrupted
+from uav_privacy_sc.nodes.flight import POLL_S, Flight, Interrupted
 
 #: How long after the last frame the ground may still be busy with those before it, in seconds.
 DRAIN_S = 10.0
@@ -60,7 +60,7 @@ class Cruise(Flight):
         while (frame := camera.next_frame()) is not None:
             if self.should_stop():
                 raise Interrupted
-            self._await(lambda: False, due - time.monotonic())
+            self._pause_until(due)
             due += self._period_s
             frame = replace(frame, stamp_ns=time.time_ns())
             self.logbook.begin(FrameLog(frame.index, frame.stamp_ns))
@@ -72,3 +72,9 @@ class Cruise(Flight):
             perceived = "perceived" in self.logbook.reached[stamp]
             done = self._is_finished(stamp)
             self._finish(stamp, None if done else "not decoded" if perceived else "a newer frame came first")
+
+    def _pause_until(self, due: float) -> None:
+        """Sleep: unlike :meth:`_await` this does not wake, and hold up the nodes' threads, at all that they tell."""
+        while (left := due - time.monotonic()) > 0.0:
+            self._check_interruption()
+            time.sleep(min(POLL_S, left))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 from collections import Counter
@@ -52,6 +53,9 @@ DRAIN_S = 5.0
 #: What a frame reaches on the aircraft and in the air; after that only the ground is busy with it.
 ON_THE_AIR = "sent"
 FINISHED = {"decoded", "reconstructed"}
+#: How long a node that has something to do waits for the interpreter while another node computes. At Python's 5 ms the
+#: 95th percentile of ages was some 6 % higher (medians of five runs of 250 frames in turns).
+SWITCH_S = 5e-4
 #: From what a frame reached to what it counts for.
 REACHED = {"perceived": "perceived", "released": "released", "sent": "received", "decoded": "decoded"}
 
@@ -92,6 +96,8 @@ class Flight:
             self._cleanup.callback(self._signal.restore)
         self._cleanup.callback(self.source.close)
         keep_freed_blocks()
+        self._cleanup.callback(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(SWITCH_S)
         try:
             self._take_off()
             settle()

@@ -156,7 +156,7 @@ class ProtectionNode(StageNode[ProtectionParameters]):
             "seeded": self.stage.streams.seeded,
             "releases": spent.releases,
             "mission_epsilon": spent.mission.epsilon,
-            "mission_epsilon_left": self.stage.odometer.remaining(),
+            "mission_epsilon_left": spent.remaining,
         }
         if self.stage.config.visual.mechanism == UNPROTECTED:
             return False, "NOT PROTECTED: the visual mechanism is none", values

@@ -111,6 +111,11 @@ class Report:
     ceiling_epsilon: float | None
     last_stamp_ns: int | None
 
+    @property
+    def remaining(self) -> float | None:
+        """The mission epsilon left below the ceiling (never below 0), or None without a ceiling."""
+        return None if self.ceiling_epsilon is None else max(0.0, self.ceiling_epsilon - self.mission.epsilon)
+
 
 @dataclass
 class _Sum:
@@ -254,10 +259,8 @@ class Odometer:
             )
 
     def remaining(self) -> float | None:
-        """Return the mission epsilon left below the ceiling (never below 0), or None without a ceiling."""
-        if self.ceiling_epsilon is None:
-            return None
-        return max(0.0, self.ceiling_epsilon - self.spent().mission.epsilon)
+        """Return :attr:`Report.remaining` of what has been spent."""
+        return self.spent().remaining
 
     @property
     def releases(self) -> int:

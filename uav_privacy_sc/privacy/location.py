@@ -110,7 +110,7 @@ def grid_expected_error(epsilon_l: ArrayLike, grid_size: int) -> Any:
     """
     epsilon, size = positive("epsilon_l", epsilon_l), whole("grid_size", grid_size)
     steps = _axis_steps(epsilon.ravel(), size)
-    error = np.einsum("ek,kl,el->e", steps, _cell_distances(size), steps, optimize=True) / size
+    error = ((steps @ _cell_distances(size)) * steps).sum(axis=1) / size
     return error.reshape(epsilon.shape)[()]
 
 
