@@ -101,4 +101,4 @@ def test_a_rate_that_loses_frames_is_lowered_until_it_is_held() -> None:
     row = frames.held_age_row(Slow(0.25).by_node(), SMALL, 10, 6.0)
     assert "10/10 decoded" in row.measured
     rate_hz = float(row.measured.split(" ms, ")[1].split(" Hz")[0])
-    assert 2.0 < rate_hz <= 4.4
+    assert 1.5 < rate_hz <= frames.BUSY / 0.25  # beyond, frames wait for perception, whether any is lost or not
