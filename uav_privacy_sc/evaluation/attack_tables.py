@@ -261,10 +261,13 @@ def _bars(results: Results) -> Figure:
     panels = []
     order = {"inverter": 0, "gradient": 1} | {name: number for number, name in enumerate(_known(results))}
     labels = {"ssim": "attack SSIM, whole picture", "psnr_sensitive": "attack PSNR, people (dB)"}
+    shown = (*MODES, *CONTROLS)
+    ticks = [f"{m.replace('_aware', '')}\n{'' if e is None else f'ε {e:g}'}" for m, e in MODES]
+    ticks += [name.replace(" ", "\n") if " " in name else f"{name}\n" for name, _ in CONTROLS]
     for metric, label in labels.items():
         series = []
         for number, attacker in enumerate(_known(results)):
-            found = [estimate(results.values(metric, m, epsilon, attacker=attacker).values()) for m, epsilon in MODES]
+            found = [estimate(results.values(metric, m, epsilon, attacker=attacker).values()) for m, epsilon in shown]
             known = [(place, item) for place, item in enumerate(found) if isinstance(item, Estimate)]
             ours = [item for _, item in known]
             ends = [item.low for item in ours], [item.high for item in ours]
@@ -281,9 +284,11 @@ def _bars(results: Results) -> Figure:
                     colour=order[attacker],
                 )
             )
-        ticks = [f"{m.replace('_aware', '')}\n{'' if e is None else f'ε {e:g}'}" for m, e in MODES]
         panels.append(Panel("", "", label, series, "bars", ticks, bounds=_BOUNDS[metric]))
-    return Figure("attackers", "Attackers on pictures (P1 Table 3)", panels)
+    note = (
+        "Right of P1's modes: what an attacker draws without the picture's features. Only what exceeds it was learnt."
+    )
+    return Figure("attackers", "Attackers on pictures (P1 Table 3)", panels, note, columns=1, stretch=1.9)
 
 
 def _tracks(results: Results, setting: Setting) -> Figure:
