@@ -19,8 +19,10 @@ from rclpy.context import Context
 from rclpy.node import Node
 from std_msgs.msg import Float32
 
+from uav_privacy_sc.data.sources import SyntheticSource
+from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.domains import reserved_domains
-from uav_privacy_sc.nodes.executor import NodeExecutor
+from uav_privacy_sc.nodes.executor import NodeExecutor, step_back
 from uav_privacy_sc.nodes.memory import settle
 
 SAYS = "from uav_privacy_sc.nodes.memory import keep_freed_blocks; print(keep_freed_blocks())"
@@ -82,6 +84,39 @@ def test_every_message_is_taken_without_waking_oneself(node: Node) -> None:
     other.join()
     assert guard.triggers > 0, "other threads do wake it"
     executor.shutdown()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads have a priority of their own on Linux alone")
+def test_a_thread_that_steps_back_is_nicer_and_no_other_is() -> None:
+    found: list[int] = []
+
+    def nice() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def run() -> None:
+        found.append(nice())
+        step_back()
+        found.append(nice())
+
+    before = nice()
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [before, min(before + 10, 19)] and nice() == before
+
+
+@pytest.mark.parametrize("services", [True, False])
+def test_events_that_nobody_reads_cost_no_wake_up(node: Node, services: bool) -> None:
+    """A node in a process of its own warns of quality of service that does not fit; in a flight nobody would see it."""
+    made = CameraNode(
+        context=node.context, source=SyntheticSource(1, 10.0, 1), services=services, use_global_arguments=False
+    )
+    try:
+        handlers = [one for entity in (*made.publishers, *made.subscriptions) for one in entity.event_handlers]
+        ours = [one for one in made._outputs.values() if one.event_handlers]
+        assert bool(ours) is services and len(handlers) >= len(ours)
+    finally:
+        made.close()
 
 
 def test_the_users_own_settings_of_the_c_library_hold() -> None:

@@ -51,7 +51,8 @@ class StageNode(ManagedNode, Generic[C]):
         namespace: of the aircraft; from the command line when None.
         observer: told in this process what became of each frame.
         use_global_arguments: whether remappings and parameters of the process apply.
-        services: whether others can ask for parameters and manage the node; each service costs time at every message.
+        services: whether others can ask for parameters, manage the node, and are told where they do not fit its quality
+            of service; each service, and the events of each publisher and subscription, cost time at every message.
 
     Raises:
         ValueError: a parameter is out of range or what it names cannot be used; one line.
@@ -85,6 +86,7 @@ class StageNode(ManagedNode, Generic[C]):
         #: By topic: what a publisher or subscriber on it wants otherwise.
         self.mismatches: dict[str, str] = {}
         self._observer = options.get("observer")
+        self._warn_of_misfit = self._on_mismatch if options.get("services", True) else None
         self._times: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=TIMED_FRAMES))
         self._previous = (time.monotonic(), 0)
         self._told_drops: Counter[str] = Counter()
@@ -120,7 +122,7 @@ class StageNode(ManagedNode, Generic[C]):
                 name,
                 profile,
                 qos_overriding_options=QOS_PARAMETERS,
-                event_callbacks=publisher_events(name, self._on_mismatch),
+                event_callbacks=publisher_events(name, self._warn_of_misfit),
             )
 
     def give_to(self, kind: Any, name: str, profile: QoSProfile) -> None:
@@ -211,7 +213,7 @@ class StageNode(ManagedNode, Generic[C]):
                 callback,
                 profile,
                 qos_overriding_options=QOS_PARAMETERS,
-                event_callbacks=subscription_events(name, self._on_mismatch),
+                event_callbacks=subscription_events(name, self._warn_of_misfit),
             )
 
     def _known(self, name: str, among: tuple[str, ...]) -> Topic:

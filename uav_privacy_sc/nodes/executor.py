@@ -7,11 +7,23 @@ entity of the node: without it a 1080p frame through all nodes takes about 1 ms 
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from typing import Any
 
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
+
+#: By how much a thread is nicer that steps back: beside a busy one it still has a tenth of a core.
+_NICER = 10
+
+
+def step_back() -> None:
+    """Let the other threads go first where there are fewer cores than threads that compute; on Linux alone."""
+    if sys.platform.startswith("linux"):
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICER)
 
 
 class NodeExecutor(SingleThreadedExecutor):

@@ -26,7 +26,7 @@ from uav_privacy_sc.nodes.budget_server import BudgetServerNode
 from uav_privacy_sc.nodes.camera import CameraNode
 from uav_privacy_sc.nodes.domains import reserved_domains
 from uav_privacy_sc.nodes.eavesdropper import EavesdropperNode
-from uav_privacy_sc.nodes.executor import NodeExecutor
+from uav_privacy_sc.nodes.executor import NodeExecutor, step_back
 from uav_privacy_sc.nodes.ground import GroundNode
 from uav_privacy_sc.nodes.link import LinkNode
 from uav_privacy_sc.nodes.memory import keep_freed_blocks, settle
@@ -188,7 +188,7 @@ class Flight:
     def _spin(self, node: Node) -> None:
         executor = NodeExecutor(context=node.context)
         executor.add_node(node)
-        thread = threading.Thread(target=self._spinning, args=(executor,), daemon=True)
+        thread = threading.Thread(target=self._spinning, args=(executor, node.get_name()), daemon=True)
         thread.start()
 
         def stop() -> None:
@@ -197,7 +197,9 @@ class Flight:
 
         self._cleanup.callback(stop)
 
-    def _spinning(self, executor: NodeExecutor) -> None:
+    def _spinning(self, executor: NodeExecutor, name: str) -> None:
+        if name == EavesdropperNode.NAME:  # an attacker's computer is his own: here, too, it must not hold up a frame
+            step_back()
         try:
             executor.spin()
         except ExternalShutdownException:

@@ -70,13 +70,17 @@ def readable_overrides(topic: str) -> Iterator[None]:
         raise ValueError(f"parameter {name} is {value!r}; choose one of {known}") from None
 
 
-def publisher_events(topic: str, warn: Callable[[str, str], None]) -> PublisherEventCallbacks:
-    """Return callbacks that warn, with the topic and one line, of a subscriber that will get nothing."""
+def publisher_events(topic: str, warn: Callable[[str, str], None] | None) -> PublisherEventCallbacks:
+    """Return callbacks that warn, with the topic and one line, of a subscriber that will get nothing; or none."""
+    if warn is None:
+        return PublisherEventCallbacks(use_default_callbacks=False)
     return PublisherEventCallbacks(incompatible_qos=_telling(topic, "subscriber asks for more than is offered", warn))
 
 
-def subscription_events(topic: str, warn: Callable[[str, str], None]) -> SubscriptionEventCallbacks:
-    """Return callbacks that warn, with the topic and one line, of a publisher of which nothing will be heard."""
+def subscription_events(topic: str, warn: Callable[[str, str], None] | None) -> SubscriptionEventCallbacks:
+    """Return callbacks that warn, with topic and one line, of a publisher of which nothing will be heard; or none."""
+    if warn is None:
+        return SubscriptionEventCallbacks(use_default_callbacks=False)
     return SubscriptionEventCallbacks(incompatible_qos=_telling(topic, "publisher offers less than is asked for", warn))
 
 
