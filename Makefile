@@ -2,7 +2,7 @@
 #
 #   make demo      fly the shipped flight through the whole graph; look at out/demo/report.html
 #   make test      ruff, mypy, import-linter, pytest
-#   make soak      the long form: 10,000 frames, every node killed ten times, 1,000 malformed messages a topic (half an hour)
+#   make soak      the long form: 10,000 frames, every node killed ten times, 1,000 malformed messages a topic (5 to 30 minutes)
 #   make weights   train the shipped networks again on synthetic flights (hours)
 #   make clean     remove what these commands made, the environment too
 #
