@@ -62,7 +62,7 @@ def test_a_1080p_frame_costs_far_less_than_what_would_stop_a_flight() -> None:
 
 
 def test_the_age_of_a_frame_is_that_from_its_stamp_to_its_mask() -> None:
-    cruised = graph.cruise(frames.Repeated(SMALL, 8), 2.0, CONFIG, Slow(0.1).by_node())
+    cruised = graph.cruise(frames.Repeated(SMALL, 8), 4.0, CONFIG, Slow(0.1).by_node())
     assert len(cruised.ages_ms) >= 7 and min(cruised.ages_ms) >= 100.0
     assert len(cruised.flight.frames) == 8
 
@@ -79,14 +79,14 @@ def test_the_newest_frame_wins_where_perception_is_too_slow() -> None:
 
 @pytest.mark.parametrize(("seconds", "holds"), [(0.02, True), (0.0, False)])
 def test_a_row_of_ages_is_held_against_the_medians_of_the_stages(seconds: float, holds: bool) -> None:
-    row = frames.age_row("age", Slow(seconds).by_node(), SMALL, 10, 2.0, 1e3 if holds else 1e-3)
-    assert row.holds is holds and "ms, 2 Hz" in row.measured and row.value > 0.5
+    row = frames.age_row("age", Slow(seconds).by_node(), SMALL, 10, 5.0, 1e3 if holds else 1e-3)
+    assert row.holds is holds and "ms, 5 Hz" in row.measured and row.value > 0.5
 
 
 def test_the_rate_goes_by_what_all_nodes_cost_and_not_by_the_detector_alone() -> None:
     idle = frames.held_rate_hz(Slow(0.1).by_node(), SMALL)
     assert 0.7 * frames.BUSY / 0.1 < idle <= frames.BUSY / 0.1, "perception waits: it alone is the bound"
-    busy = Slow(0.05, busy=True)
+    busy = Slow(0.03, busy=True)
     everyone = busy.by_node()
 
     def attack(features: np.ndarray) -> np.ndarray:
@@ -94,11 +94,13 @@ def test_the_rate_goes_by_what_all_nodes_cost_and_not_by_the_detector_alone() ->
             busy.perceive(SMALL)
         return busy.attack(features)
 
-    assert frames.held_rate_hz({**everyone, "eavesdropper": attack}, SMALL) < 0.6 * frames.BUSY / 0.05
+    assert frames.held_rate_hz({**everyone, "eavesdropper": attack}, SMALL) < 0.6 * frames.BUSY / 0.03
 
 
-def test_a_rate_that_loses_frames_is_lowered_until_it_is_held() -> None:
-    row = frames.held_age_row(Slow(0.25).by_node(), SMALL, 10, 6.0)
+@pytest.mark.parametrize("rate_hz", [15.0, 9.3])
+def test_a_rate_that_is_not_held_is_lowered_until_it_is(rate_hz: float) -> None:
+    """At the first frames are lost; at the second none is, but perception is busy for more than it may be."""
+    row = frames.held_age_row(Slow(0.1).by_node(), SMALL, 10, rate_hz)
     assert "10/10 decoded" in row.measured
-    rate_hz = float(row.measured.split(" ms, ")[1].split(" Hz")[0])
-    assert 1.5 < rate_hz <= frames.BUSY / 0.25  # beyond, frames wait for perception, whether any is lost or not
+    found = float(row.measured.split(" ms, ")[1].split(" Hz")[0])
+    assert 3.0 < found <= frames.BUSY / 0.1  # beyond, frames wait for perception, whether any is lost or not

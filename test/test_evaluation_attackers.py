@@ -52,6 +52,39 @@ def test_the_street_map_knows_neither_the_true_mask_nor_the_true_objects() -> No
     assert (attackers._street_map(_about(features=np.roll(other, 7, axis=2))).weights != plain.weights).any()
 
 
+def test_noise_alone_is_the_noise_of_the_uniform_case_on_features_that_are_zero() -> None:
+    about = _about()
+    heard, clean = attack_pictures._heard(about, None), drawn_sample(0).features
+    assert clean is not None
+    for epsilon in (20.0, 10.0, 1.0):
+        noise, protected = heard["noise alone", epsilon].features, heard["uniform", epsilon].features
+        assert noise is not None and protected is not None and noise.std() > 0.05
+        np.testing.assert_allclose(protected - noise, clean, atol=2.0**-6)
+    assert not heard["silence", None].features.any()
+
+
+def test_controls_stay_where_nobody_is_in_the_pictures() -> None:
+    """They need no people: only the PSNR of people is missing then."""
+    about = _about().but(sample=drawn_sample(0, people=False))
+    results = Results(attack_pictures.on_pictures(about, False, drawn_sample(1).features))
+    rows = [row for row in tables(results, SETTING)[0].rows if row[0] in {name for name, _ in CONTROLS}]
+    assert len(rows) == len(CONTROLS) * len({row[2] for row in rows}) > 0
+
+
+def test_a_flat_picture_has_one_colour_that_of_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, np.ndarray] = {}
+
+    def note(about: About, picture: np.ndarray) -> Iterator[object]:
+        seen[about.mechanism] = picture
+        return iter(())
+
+    monkeypatch.setattr(attack_pictures, "score_picture", note)
+    list(attack_pictures.on_pictures(_about(), False, None))
+    flat = seen["flat picture"].reshape(-1, 3)
+    assert len(np.unique(flat, axis=0)) == 1
+    np.testing.assert_allclose(flat[0], seen["silence"].reshape(-1, 3).mean(axis=0), atol=0.5)
+
+
 def test_controls_stand_beside_every_case() -> None:
     found = [unit.call() for unit in attackers.units(SETTING, [drawn_sample(0), drawn_sample(1)])]  # type: ignore[arg-type]
     results = Results([row for rows in found for row in rows])
@@ -60,6 +93,8 @@ def test_controls_stand_beside_every_case() -> None:
     made = {table.name: table for table in tables(results, SETTING)}
     controls = {"silence", "flat picture", "noise alone", "another picture"}
     assert controls <= {row[0] for row in made["attackers"].rows}
+    beside = {row[1] for row in made["attackers"].rows if row[0] == "noise alone"}
+    assert beside == {"20", "10", "1"}, "each beside the uniform case with that very noise"
     hits = {row[1:3]: row for row in made["attackers-descriptors"].rows if row[0] == "label descriptor"}
     assert hits["in clear", "label_bayes"][3].startswith("1.000")
     assert "label_bayes, class frequencies" in {attacker for _, attacker in hits}

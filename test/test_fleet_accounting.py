@@ -219,11 +219,16 @@ def test_the_odometer_verb_adds_up_a_folder_of_ledgers(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli.app, ["odometer", str(tmp_path), "--json", "--epsilon-ceiling", "4"])
     assert told.exit_code == 1
     assert json.loads(told.stdout)["fleet"]["epsilon"] == pytest.approx(4.5)
-    shown = CliRunner().invoke(cli.app, ["odometer", str(tmp_path)])
+    shown = CliRunner().invoke(cli.app, ["odometer", str(tmp_path)], env={"COLUMNS": "40"})
     assert shown.exit_code == 0, shown.output
     assert "2 below" in shown.output and "4.5000" in shown.output and "…" not in shown.output
     empty = CliRunner().invoke(cli.app, ["odometer", str(tmp_path / "a" / "uploads")])
     assert isinstance(empty.exception, BadInput) and "holds no ledgers" in str(empty.exception)
+    nothing = ledger_path(tmp_path / "a", 1)
+    nothing.touch()
+    refused = CliRunner().invoke(cli.app, ["odometer", str(tmp_path)])
+    assert isinstance(refused.exception, BadInput) and "the file is empty" in str(refused.exception)
+    assert nothing.stat().st_size == 0, "what was looked at is left as it was"
 
 
 @pytest.mark.parametrize(

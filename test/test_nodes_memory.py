@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import FakeStages
 
 pytest.importorskip("rclpy")
 
@@ -19,10 +20,13 @@ from rclpy.context import Context
 from rclpy.node import Node
 from std_msgs.msg import Float32
 
+from uav_privacy_sc import graph
 from uav_privacy_sc.data.sources import SyntheticSource
-from uav_privacy_sc.nodes.camera import CameraNode
+from uav_privacy_sc.flight import FlightConfig
 from uav_privacy_sc.nodes.domains import reserved_domains
 from uav_privacy_sc.nodes.executor import NodeExecutor, step_back
+from uav_privacy_sc.nodes.flight import SWITCH_S
+from uav_privacy_sc.nodes.ground import GroundNode
 from uav_privacy_sc.nodes.memory import settle
 
 SAYS = "from uav_privacy_sc.nodes.memory import keep_freed_blocks; print(keep_freed_blocks())"
@@ -108,15 +112,37 @@ def test_a_thread_that_steps_back_is_nicer_and_no_other_is() -> None:
 @pytest.mark.parametrize("services", [True, False])
 def test_events_that_nobody_reads_cost_no_wake_up(node: Node, services: bool) -> None:
     """A node in a process of its own warns of quality of service that does not fit; in a flight nobody would see it."""
-    made = CameraNode(
-        context=node.context, source=SyntheticSource(1, 10.0, 1), services=services, use_global_arguments=False
-    )
+    made = GroundNode(stage=FakeStages().by_node()["ground"], context=node.context, services=services)
     try:
-        handlers = [one for entity in (*made.publishers, *made.subscriptions) for one in entity.event_handlers]
-        ours = [one for one in made._outputs.values() if one.event_handlers]
-        assert bool(ours) is services and len(handlers) >= len(ours)
+        ours = {made.resolve_topic_name(name) for name in (*made.spec.takes, *made.spec.gives)}
+        for entities, topics in ((made.publishers, made.spec.gives), (made.subscriptions, made.spec.takes)):
+            found = [one for one in entities if one.topic_name in ours]
+            assert len(found) == len(topics)
+            assert all(bool(one.event_handlers) is services for one in found)
     finally:
         made.close()
+
+
+def test_in_a_flight_nodes_wait_briefly_and_the_eavesdropper_steps_back() -> None:
+    nice: dict[str, int] = {}
+    within: list[float] = []
+    stages = FakeStages().by_node()
+
+    def noting(name: str, stage: Any) -> Any:
+        def call(*inputs: Any) -> Any:
+            nice[name] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            within.append(sys.getswitchinterval())
+            return stage(*inputs)
+
+        return call
+
+    stages |= {name: noting(name, stages[name]) for name in ("perception", "ground", "eavesdropper")}
+    before = sys.getswitchinterval()
+    graph.fly(SyntheticSource(1, 10.0, 2), FlightConfig(device="cpu"), stages=stages)
+    assert within and all(abs(each - SWITCH_S) < 1e-6 for each in within) and sys.getswitchinterval() == before
+    if sys.platform.startswith("linux"):
+        ours = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        assert nice["perception"] == nice["ground"] == ours and nice["eavesdropper"] == min(ours + 10, 19)
 
 
 def test_the_users_own_settings_of_the_c_library_hold() -> None:

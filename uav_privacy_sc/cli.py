@@ -207,7 +207,7 @@ def odometer(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say what a ledger records as spent; exit status 1 when that is beyond a ceiling."""
+    """Say what a ledger, or all of a fleet's below a folder, record as spent; exit status 1 when beyond a ceiling."""
     from uav_privacy_sc.commands.odometer import carry_out
 
     raise typer.Exit(carry_out(ledger, delta, epsilon_ceiling, json, plot, expected_frames))

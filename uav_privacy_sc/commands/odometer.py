@@ -37,13 +37,10 @@ def carry_out(
         BadInput: no such ledger, it cannot be read or trusted, or the plot cannot be written.
         ValueError: delta or ceiling out of range.
     """
+    _check_pace(ceiling, expected_frames)
     if ledger.is_dir():
         return _print_fleet(ledger, delta, ceiling, as_json, plot)
-    if not ledger.is_file():
-        raise BadInput(f"no such ledger: {ledger}")
-    if not ledger.stat().st_size:
-        raise BadInput(f"ledger {ledger}: the file is empty, which no ledger is")
-    _check_pace(ceiling, expected_frames)
+    _check_file(ledger)
     if holds_uploads(ledger):
         return _print_uploads(ledger, delta, ceiling, as_json, plot)
     try:
@@ -89,11 +86,22 @@ def _print_uploads(ledger: Path, delta: float, ceiling: float | None, as_json: b
     return int(ceiling is not None and not spending.worst("epsilon") <= ceiling)
 
 
+def _check_file(ledger: Path) -> None:
+    """Refuse what is no ledger before it is opened, which would make one of an empty file."""
+    if not ledger.is_file():
+        raise BadInput(f"no such ledger: {ledger}")
+    if not ledger.stat().st_size:
+        raise BadInput(f"ledger {ledger}: the file is empty, which no ledger is")
+
+
 def _print_fleet(folder: Path, delta: float, ceiling: float | None, as_json: bool, plot: Path | None) -> int:
     """Print what all clients have cost whose ledgers lie below a folder; a number is the same data in all of them."""
-    ledgers = sorted(folder.rglob("client-*.ledger"))
+    every = sorted(path for path in folder.rglob("*.ledger"))
+    ledgers = [path for path in every if path.name.startswith("client-")]
     if not ledgers:
         raise BadInput(f"folder {folder} holds no ledgers of a fleet's clients; give the file of a flight's ledger")
+    for path in ledgers:
+        _check_file(path)
     if plot is not None:
         raise BadInput(f"folder {folder} holds a fleet's uploads, which have no plot; leave --plot out")
     try:
@@ -107,9 +115,13 @@ def _print_fleet(folder: Path, delta: float, ceiling: float | None, as_json: boo
     seeded = sum(client.seeded for client in spending.clients)
     uploads = f"{spending.uploads}{f', {seeded} of them with seeded noise (not private)' if seeded else ''}"
     print_lines([("ledgers", f"{len(ledgers)} below {folder}"), ("uploads", uploads)])
-    print_lines(
-        [("epsilon", f"of all of a client's data; the fleet's is the costliest client's; δ {delta_text(delta)}")]
-    )
+    lines = [("epsilon", f"of all of a client's data; the fleet's is the costliest client's; δ {delta_text(delta)}")]
+    lines += [("", "a client's number is taken for the same data in all folders, every ledger for a run of its own")]
+    if len(every) > len(ledgers):
+        lines.append(("", f"{len(every) - len(ledgers)} other ledgers, of flights, are not counted"))
+    if ceiling is not None:
+        lines.append(("ceiling", f"{ceiling:g}, {'passed' if beyond else 'kept'}"))
+    print_lines(lines)
     costliest = sorted(spending.clients, key=lambda client: client.epsilon, reverse=True)
     rows = [
         (
@@ -119,6 +131,8 @@ def _print_fleet(folder: Path, delta: float, ceiling: float | None, as_json: boo
         )
         for client in costliest[:_MOST_CLIENTS]
     ]
+    if not rows:
+        return int(beyond)
     print_table(("client", "uploads", "costliest round", "all rounds", "all rounds at δ", "P3's Theorem 1"), rows)
     if len(costliest) > _MOST_CLIENTS:
         print_lines([("", f"and {len(costliest) - _MOST_CLIENTS} clients that cost less; --json gives all")])
@@ -158,6 +172,8 @@ def _finite(value: Any) -> Any:
     """Turn an unbounded epsilon into null, which JSON knows."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

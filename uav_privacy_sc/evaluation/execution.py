@@ -7,9 +7,12 @@ import importlib.util
 import json
 import logging
 import pickle
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -162,9 +165,21 @@ def _join_ray(address: str | None, jobs: int) -> None:
         if address not in (None, "auto"):
             _refuse_silent(str(address))
         try:  # "local": one that somebody else started on this machine is not joined unasked
-            ray.init(address=address or "local", **here, **quiet)
+            with own_signals():
+                ray.init(address=address or "local", **here, **quiet)
         except ConnectionError as error:
             raise ValueError(f"address is {address!r}: no ray cluster answers there ({_first_line(error)})") from None
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Leave SIGINT and SIGTERM to the handlers from before: Ray's abort with a trace, or wait for work for ever."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in before.items():
+            if handler is not None:  # else it was not set from Python, and cannot be set again
+                signal.signal(number, handler)
 
 
 def _refuse_silent(address: str) -> None:

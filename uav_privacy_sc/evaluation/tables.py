@@ -90,7 +90,9 @@ def _stages(summary: Summary) -> Table:
         )
         for stage in STAGES
     ]
-    return Table("Time of each stage (ms)", ("", "median", "95th percentile", "n"), rows)
+    return Table(
+        "Time of each stage (ms; the attack gives way to the others)", ("", "median", "95th percentile", "n"), rows
+    )
 
 
 def _frames(summary: Summary) -> Table:

@@ -280,6 +280,10 @@ class UploadAccount:
                 self._path(row["round"]).unlink(missing_ok=True)
 
 
+#: What of a row adds up.
+_COSTS = {"client", "round", "mechanism", "seeded", "epsilon", "paper_epsilon"}
+
+
 def ledger_path(folder: Path, client: int) -> Path:
     """Return where a client's ledger lies in a fleet's folder of ledgers."""
     return folder / f"client-{client:06d}.ledger"
@@ -382,6 +386,8 @@ def holds_uploads(path: Path) -> bool:
 def _check_rows(rows: list[dict[str, object]], path: Path | None) -> list[dict[str, Any]]:
     if not all(is_upload(row) for row in rows):
         raise LedgerError(f"ledger {path} is that of a flight, not of a fleet's uploads; choose another path")
+    if any(not set(row) >= _COSTS for row in rows):
+        raise LedgerError(f"ledger {path} has an upload without its cost; it is not one that this version writes")
     return rows
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from uav_privacy_sc.fleet.data import (
 from uav_privacy_sc.fleet.model import Images
 from uav_privacy_sc.fleet.setting import CodecModel
 from uav_privacy_sc.privacy.domain import whole
+
+if TYPE_CHECKING:
+    from uav_privacy_sc.fleet.codec import CodecTrainee
 
 SYNTHETIC = "synthetic"
 _SERVER, _MADE_OF = "server.npz", "made-of.json"
@@ -134,13 +137,19 @@ def prepare_codec(model: CodecModel, split: SplitConfig, seed: int, folder: Path
 
     trainee = model.open()
     data = share_pictures(trainee, split, np.random.default_rng([seed, 13]))
-    start = hashlib.sha256(trainee.parameters().tobytes()).hexdigest()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(data, folder, trainee.taps.detector, trainee.taps.data, start)  # its "pictures" are numbers alone
+        _write(data, folder, *_made_from(trainee))  # the "pictures" that are shared are numbers of tiles
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror or error}; give another --out") from None
     return server_pictures(folder)
+
+
+def _made_from(trainee: CodecTrainee) -> tuple[str, ...]:
+    """Return digests of what a codec is trained on and starts from, by content; its shares are numbers alone."""
+    taps = trainee.taps
+    parts = (taps.pictures, taps.masks, np.concatenate(taps.objects), trainee.parameters())
+    return (taps.detector, *(hashlib.sha256(np.ascontiguousarray(part).tobytes()).hexdigest() for part in parts))
 
 
 def client_pictures(folder: Path, client: int) -> ClientData:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -56,7 +58,10 @@ def _on_ray(
 ) -> None:
     if importlib.util.find_spec("ray") is None:
         raise ValueError("backend ray needs the package ray; install it (requirements-fleet.txt), or use local")
+    import ray
     from flwr.simulation import run_simulation
+
+    from uav_privacy_sc.evaluation.execution import own_signals
 
     # What goes wrong at a client reaches the server, which tells it in one line; Flower would add a traceback.
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
@@ -66,11 +71,15 @@ def _on_ray(
     start: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": logging.ERROR}
     if jobs is not None:
         start["num_cpus"] = jobs
+    paths = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}  # clients find modules where this process does
+    if not ray.is_initialized():
+        with own_signals():  # started here and not by Flower, so that signals are ours again before the first round
+            ray.init(runtime_env=paths, **start)
     run_simulation(
         server,
         client_app(partial(simulated_party, experiment), simulated=True),
         experiment.setting.clients,
-        backend_config={"client_resources": resources, "init_args": start},
+        backend_config={"client_resources": resources},
     )
     if failures:
         raise failures[0]

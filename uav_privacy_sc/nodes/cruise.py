@@ -75,6 +75,7 @@ class Cruise(Flight):
 
     def _pause_until(self, due: float) -> None:
         """Sleep: unlike :meth:`_await` this does not wake, and hold up the nodes' threads, at all that they tell."""
+        self._check_interruption()
         while (left := due - time.monotonic()) > 0.0:
-            self._check_interruption()
             time.sleep(min(POLL_S, left))
+            self._check_interruption()

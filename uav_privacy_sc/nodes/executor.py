@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from rclpy.context import Context
@@ -23,7 +24,8 @@ def step_back() -> None:
     """Let the other threads go first where there are fewer cores than threads that compute; on Linux alone."""
     if sys.platform.startswith("linux"):
         thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICER)
+        with suppress(OSError):  # where a sandbox forbids it, everything still works
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICER)
 
 
 class NodeExecutor(SingleThreadedExecutor):

@@ -29,8 +29,8 @@ CASES: tuple[tuple[str, float | None], ...] = (
     ("region_aware", 10.0),
     ("region_aware", 1.0),
 )
-#: Controls: all features zero; one colour, the mean of what is drawn from these; P1's strongest noise on features that
-#: are zero; the features of another sample.
+#: Controls: all features zero; one colour, the mean of what is drawn from these; the noise of each uniform case, the
+#: very same, on features that are zero; the features of another sample.
 SILENCE, FLAT, NOISE, ANOTHER = "silence", "flat picture", "noise alone", "another picture"
 GRADIENT = ("gradient", "gradient_adaptive")
 INVERTERS = ("inverter", "inverter_adaptive")
@@ -66,7 +66,9 @@ def _heard(about: About, other: np.ndarray | None) -> dict[tuple[str, float | No
     assert clear.features is not None
     nothing = np.zeros_like(clear.features)
     heard[SILENCE, None] = replace(clear, features=nothing)
-    heard[NOISE, 1.0] = _intercepted(about.but(sample=replace(about.sample, features=nothing)), "uniform", 1.0)[0]
+    of_nothing = about.but(sample=replace(about.sample, features=nothing))
+    for epsilon in sorted({value for _, value in CASES if value is not None}, reverse=True):
+        heard[NOISE, epsilon] = _intercepted(of_nothing, "uniform", epsilon)[0]
     if other is not None and other.shape == clear.features.shape:
         heard[ANOTHER, None] = replace(clear, features=other)
     return heard
