@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from fake_flight import fake_attacker, fake_decoder, fake_log
 from PIL import Image
+from typer.testing import CliRunner
 
-from uav_privacy_sc.cli import main
+from uav_privacy_sc.cli import app, main
 from uav_privacy_sc.flight import FlightConfig, FlightEvent, FlightLog, FrameLog
 from uav_privacy_sc.privacy.accountant import Expenditure, Odometer
 
@@ -281,6 +282,21 @@ def test_help_is_quick_and_loads_neither_ros_nor_torch() -> None:
 def test_training_is_one_of_the_verbs(capsys) -> None:
     assert main(["train", "--help"]) == 0
     assert "detector" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        ("odometer", "File of an odometer"),
+        ("view", "rosbag2 of a flight"),
+        ("protect", "Recorded rosbag2"),
+        ("convert", "Folder of pictures"),
+    ],
+)
+def test_arguments_are_explained_and_not_options_alone(verb: str, told: str) -> None:
+    """Some versions of click and typer, together, leave the help of arguments out."""
+    shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "120"})
+    assert shown.exit_code == 0 and told in shown.output
 
 
 def test_without_a_verb_the_help_is_shown_and_it_counts_as_a_wrong_call(capsys) -> None:
