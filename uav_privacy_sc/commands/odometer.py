@@ -118,7 +118,7 @@ def _print_fleet(folder: Path, delta: float, ceiling: float | None, as_json: boo
     lines = [("epsilon", f"of all of a client's data; the fleet's is the costliest client's; δ {delta_text(delta)}")]
     lines += [("", "a client's number is taken for the same data in all folders, every ledger for a run of its own")]
     if len(every) > len(ledgers):
-        lines.append(("", f"{len(every) - len(ledgers)} other ledgers, of flights, are not counted"))
+        lines.append(("", f"not counted, as no client's: {len(every) - len(ledgers)} other ledger files"))
     if ceiling is not None:
         lines.append(("ceiling", f"{ceiling:g}, {'passed' if beyond else 'kept'}"))
     print_lines(lines)

@@ -99,8 +99,8 @@ def _gradient(found: Measured, item: PublishedValue, ours: Estimate) -> str:
     text = f"Another encoder and other pictures; ours takes {scale}"
     if other is None:
         return f"{text}."
-    learnt = "nothing was learnt" if ours.low <= other else "something was learnt"
-    return f"{text}. From another picture's features it has {_number(other, 4)}: {learnt}."
+    told = "no evidence that anything was learnt" if ours.low <= other else "more than that here"
+    return f"{text}. From another picture's features it has {_number(other, 4)}: {told}."
 
 
 def _cosine(found: Measured, item: PublishedValue, ours: Estimate) -> str:
