@@ -16,6 +16,7 @@ from uav_privacy_sc.data.flights import write_flight  # noqa: E402
 from uav_privacy_sc.perception.training import commands  # noqa: E402
 from uav_privacy_sc.perception.training import samples as samples_module  # noqa: E402
 from uav_privacy_sc.perception.training.detector import DetectorTrainer  # noqa: E402
+from uav_privacy_sc.perception.training.progress import alone  # noqa: E402
 
 TINY = ["--batch", "1", "--crop", "64", "--threads", "1"]
 
@@ -78,10 +79,43 @@ def test_all_is_every_step_in_its_order(tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("flights", "detector", "codec", "attacker", "card", "agree"):
         monkeypatch.setattr(commands, name, lambda *given, name=name, **_: done.append((name, *given)))
     assert main(["train", "all", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 0
-    assert [step[0] for step in done] == ["flights", "detector", "codec", "attacker", "attacker", "card", "agree"]
+    assert [step[0] for step in done] == [
+        "flights",
+        *["detector"] * 2,
+        "codec",
+        "attacker",
+        "attacker",
+        "card",
+        "agree",
+    ]
     assert [step[3] for step in done if step[0] == "attacker"] == ["none", "adaptive"]
     trained, tested = tmp_path / "data" / "train", tmp_path / "data" / "test"
-    assert [step[1] for step in done[1:]] == [trained] * 4 + [tested, tmp_path / "out"]
+    assert [step[1] for step in done[1:]] == [trained] * 5 + [tested, tmp_path / "out"]
+
+
+def test_the_detector_is_made_in_two_parts_the_second_on_frozen_taps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[tuple] = []
+    for name in ("flights", "codec", "attacker", "card", "agree"):
+        monkeypatch.setattr(commands, name, lambda *given, **_: None)
+    monkeypatch.setattr(commands, "detector", lambda data, out, steps, **options: parts.append((out, options)))
+    assert main(["train", "all", "--out", str(tmp_path), "--bfloat16"]) == 0
+    (first, coarse), (last, fine) = parts
+    assert coarse["architecture"] == "yolo11n" and "init" not in coarse and last == tmp_path
+    assert fine["init"] == first / "detector.pt" and fine["freeze"] == commands.TAP + 1 and "architecture" not in fine
+    assert coarse["bfloat16"] and fine["bfloat16"]
+
+
+def test_two_trainings_do_not_write_into_one_folder(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["train", "detector", "--data", data, "--out", str(tmp_path), "--steps", "1", *TINY]
+    with alone(tmp_path, "detector"):
+        assert main(call) == 2
+    assert "another process is training detector in" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not (tmp_path / "detector.pt").exists()
+    assert main(call) == 0
 
 
 def test_two_real_folders_of_one_name_are_refused(
