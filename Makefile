@@ -6,7 +6,7 @@
 #   make weights   train the shipped networks again on synthetic flights (hours)
 #   make clean     remove what these commands made, the environment too
 #
-# Variables: PYTHON (interpreter), ARGS (more arguments for demo), PYTEST_ARGS.
+# Variables: PYTHON (interpreter), ARGS (more arguments for demo and weights), PYTEST_ARGS.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

@@ -104,3 +104,29 @@ def test_a_rate_that_is_not_held_is_lowered_until_it_is(rate_hz: float) -> None:
     assert "10/10 decoded" in row.measured
     found = float(row.measured.split(" ms, ")[1].split(" Hz")[0])
     assert 3.0 < found <= frames.BUSY / 0.1  # beyond, frames wait for perception, whether any is lost or not
+
+
+@pytest.mark.parametrize(
+    ("perceived", "rate_hz"),
+    [
+        ([400.0] * frames.WARM_UP + [60.0] * 20, 10.0),
+        ([60.0] * frames.WARM_UP + [60.0] * 18 + [130.0] * 2, 10.0 * frames.BUSY / (10.0 * frames.BUSY * 0.13)),
+        ([60.0] * frames.WARM_UP + [60.0] * 18 + [5000.0] * 2, 10.0 * frames.LOWEST),
+    ],
+    ids=["a slow start lowers no rate", "slow frames keep the next one waiting", "by half at once at most"],
+)
+def test_a_rate_is_held_when_19_frames_of_20_are_perceived_before_the_next(
+    perceived: list[float], rate_hz: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def cruise(stages: Any, picture: np.ndarray, count: int, rate: float) -> Any:
+        tried.append(rate)
+        times = perceived if len(tried) == 1 else [60.0] * len(perceived)
+        stage_ms = {**{name: [1.0] for name in frames.STAGES}, "perceive": times}
+        return SimpleNamespace(ages_ms=[100.0] * len(times), flight=SimpleNamespace(stage_ms=stage_ms))
+
+    monkeypatch.setattr(frames, "_cruise", cruise)
+    row = frames.held_age_row({}, SMALL, 20, 10.0)
+    assert tried[-1] == pytest.approx(rate_hz) and f"{rate_hz:.2g} Hz, 20/20" in row.measured
+    assert len(tried) == (1 if rate_hz == 10.0 else 2)

@@ -15,8 +15,8 @@ from uav_privacy_sc.cli import main  # noqa: E402
 from uav_privacy_sc.data.flights import write_flight  # noqa: E402
 from uav_privacy_sc.perception.training import commands  # noqa: E402
 from uav_privacy_sc.perception.training import samples as samples_module  # noqa: E402
+from uav_privacy_sc.perception.training.checkpoint import alone  # noqa: E402
 from uav_privacy_sc.perception.training.detector import DetectorTrainer  # noqa: E402
-from uav_privacy_sc.perception.training.progress import alone  # noqa: E402
 
 TINY = ["--batch", "1", "--crop", "64", "--threads", "1"]
 
@@ -111,11 +111,33 @@ def test_two_trainings_do_not_write_into_one_folder(
     data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["train", "detector", "--data", data, "--out", str(tmp_path), "--steps", "1", *TINY]
-    with alone(tmp_path, "detector"):
-        assert main(call) == 2
-    assert "another process is training detector in" in capsys.readouterr().err.strip().splitlines()[-1]
-    assert not (tmp_path / "detector.pt").exists()
     assert main(call) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("detector*")}
+    capsys.readouterr()
+    with alone(tmp_path, "detector"):
+        for more in ([], ["--fresh"]):
+            assert main([*call, *more]) == 2
+            assert "another process is training detector in" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert before == {path.name: path.read_bytes() for path in tmp_path.glob("detector*")} and len(before) == 4
+    assert main([*call, "--fresh"]) == 0
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_at_once(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", "detector", "--data", data, "--out", str(tmp_path / "file"), *TINY]) == 2
+    assert "cannot write to " in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_the_card_of_a_second_part_tells_of_the_first(data: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    call = ["train", "detector", "--data", data, "--steps", "1", *TINY]
+    assert main([*call, "--out", str(first), "--architecture", "yolo11n"]) == 0
+    assert main([*call, "--out", str(second), "--init", str(first / "detector.pt"), "--freeze", "5"]) == 0
+    entry = json.loads((second / "card.json").read_text())["training"]["detector"]["started_from"]["entry"]
+    assert entry == json.loads((first / "card.json").read_text())["training"]["detector"]
+    assert entry["settings"]["architecture"] == "yolo11n"
 
 
 def test_two_real_folders_of_one_name_are_refused(
@@ -179,8 +201,11 @@ def test_a_folder_can_be_checked_before_it_is_trained_on(tmp_path: Path, capsys:
 def test_wrong_calls_are_said_in_one_line(
     call: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = [] if call[0] == "check" else ["--out", str(tmp_path)]
-    assert main(["train", *call, "--data", str(tmp_path), *out]) == 2
+    folder, weights = tmp_path / "data", tmp_path / "weights"
+    folder.mkdir()
+    weights.mkdir()
+    out = [] if call[0] == "check" else ["--out", str(weights)]
+    assert main(["train", *call, "--data", str(folder), *out]) == 2
     assert said in capsys.readouterr().err.strip().splitlines()[-1]
 
 
@@ -218,6 +243,20 @@ def test_cards_that_cannot_be_compared_are_refused(tmp_path: Path, capsys: pytes
     assert "different test pictures" in capsys.readouterr().err
     assert main(["train", "agree", "--out", str(tmp_path / "nothing"), *there]) == 2
     assert "has no figures" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flights", "compared"), [(50, True), (49, False)])
+def test_cards_of_the_same_flights_rendered_elsewhere_are_compared(
+    flights: int, compared: bool, tmp_path: Path
+) -> None:
+    """Rendered on another machine, pictures differ by roundings, and their digest with them."""
+    cards = [_card(tmp_path / name, 0.6, digest=name) for name in ("here", "there")]
+    for folder, count in zip(cards, (50, flights), strict=True):
+        path = Path(folder) / "card.json"
+        card = json.loads(path.read_text())
+        card["figures"]["data"] |= {"made": {"first_seed": 300_000, "flights": count}, "pictures": 100}
+        path.write_text(json.dumps(card))
+    assert main(["train", "agree", "--out", cards[0], "--other", cards[1]]) == (0 if compared else 2)
 
 
 def test_the_shipped_weights_agree_with_themselves(capsys: pytest.CaptureFixture[str]) -> None:

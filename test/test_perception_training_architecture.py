@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from uav_privacy_sc import scene  # noqa: E402
 from uav_privacy_sc.perception.backends import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.detector import Detector  # noqa: E402
 from uav_privacy_sc.perception.training.architecture import ARCHITECTURES, matched_to, new_network  # noqa: E402
+from uav_privacy_sc.perception.training.checkpoint import CheckpointError  # noqa: E402
 from uav_privacy_sc.perception.training.detector import (  # noqa: E402
     DetectorTrainer,
     DetectorTraining,
+    PictureByPicture,
     save_yolo,
     start_from,
 )
@@ -91,6 +94,53 @@ def test_frozen_layers_of_yolo11n_stay_under_the_new_level(plain: Path, samples:
     assert before and all(torch.equal(value, after[name]) for name, value in before.items())
 
 
+def test_what_is_frozen_has_to_come_from_the_given_weights(plain: Path, samples: Samples, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="has not all of layer 25: freeze=26 must be 25 at most"):
+        DetectorTrainer(samples, tmp_path, replace(TINY, freeze=26), init=plain)
+
+
+def test_a_checkpoint_from_before_there_was_a_choice_goes_on_as_what_it_is(
+    plain: Path, samples: Samples, tmp_path: Path
+) -> None:
+    config = replace(TINY, architecture="yolo11n")
+    DetectorTrainer(samples, tmp_path, config, init=plain).run(lambda step, losses: None)
+    path = tmp_path / "detector-checkpoint.pt"
+    saved = torch.load(path, weights_only=True)
+    made_of = json.loads(saved["made_of"])
+    for name in ("architecture", "bfloat16"):
+        made_of["settings"].pop(name)
+    torch.save({**saved, "made_of": json.dumps(made_of)}, path)
+    assert DetectorTrainer(samples, tmp_path, config, init=plain).step == 2
+    with pytest.raises(CheckpointError, match=r"begun with bfloat16=False \(now True\)"):
+        DetectorTrainer(samples, tmp_path, replace(config, bfloat16=True), init=plain)
+    with pytest.raises(CheckpointError, match=r"begun with architecture=yolo11n \(now yolo11n-p2\)"):
+        DetectorTrainer(samples, tmp_path, TINY, init=plain)
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [3, 0], [0, 1, 7, 0], [1, 40]])
+def test_objects_are_assigned_picture_by_picture_as_all_at_once(counts: list[int]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    network = new_network("yolo11n-p2")
+    network.criterion = network.init_criterion()
+    together = network.criterion.assigner
+    boxes = torch.rand(sum(counts), 4, generator=generator) * 0.3 + 0.2
+    batch = {
+        "img": torch.rand(len(counts), 3, 64, 64, generator=generator),
+        "batch_idx": torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).float(),
+        "cls": torch.randint(0, 10, (sum(counts), 1), generator=generator).float(),
+        "bboxes": boxes,
+    }
+    found = []
+    for assigner in (together, PictureByPicture(together)):
+        network.criterion.assigner = assigner
+        network.zero_grad()
+        loss, _ = network.loss(batch, network.train()(batch["img"]))
+        loss.sum().backward()
+        found.append((loss.detach(), network.model[-1].cv2[0][2].weight.grad.clone()))
+    torch.testing.assert_close(found[0], found[1])
+    assert float(found[0][0][0]) == 0 if not sum(counts) else float(found[0][0][0]) > 0
+
+
 def test_bfloat16_gives_the_loss_that_float32_gives(plain: Path, samples: Samples, tmp_path: Path) -> None:
     config = replace(TINY, steps=1, batch=2, crop=64)
     found = []
@@ -110,9 +160,11 @@ def test_unknown_networks_and_too_many_frozen_layers_are_refused(samples: Sample
         DetectorTraining(freeze=-1)
     with pytest.raises(ValueError, match="freeze=27 must be from 0 to 26: layer 26 is the head"):
         DetectorTrainer(samples, tmp_path, replace(TINY, freeze=27))
+    with pytest.raises(ValueError, match="freeze=5 needs init"):
+        DetectorTrainer(samples, tmp_path, replace(TINY, freeze=5))
     classifier = tmp_path / "other.pt"
     from ultralytics.nn.tasks import ClassificationModel
 
     torch.save({"model": ClassificationModel("yolo11n-cls.yaml", verbose=False), "train_args": {}}, classifier)
-    with pytest.raises(WeightsError, match="init .*other.pt"):
+    with pytest.raises(WeightsError, match="init .*other.pt is of another architecture"):
         start_from(new_network("yolo11n"), classifier)

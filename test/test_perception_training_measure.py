@@ -39,7 +39,7 @@ CAR, BUS, WALKER = 3, 8, 0
 class Oracle:
     """Answers as it was told, picture by picture."""
 
-    device = "cpu"
+    device, overlap = "cpu", 0.6
 
     def __init__(self, answers: list[np.ndarray]) -> None:
         self.answers = iter(answers)

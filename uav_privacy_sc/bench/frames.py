@@ -31,7 +31,7 @@ COST_MS, AGE, QUEUED_AGE = 25.0, 1.3, 2.5
 #: what perception alone could do where it is not.
 BUSY, OVERRUN = 0.8, 2.0
 #: A rate is held when no more than this share of its frames is lost; else it is lowered by a factor, at most so often.
-LOST, LOWER, TRIES = 0.01, 0.85, 5
+LOST, LOWER, LOWEST, TRIES = 0.01, 0.85, 0.5, 5
 #: Frames that tell how busy a frame keeps the cores; cores that the limits are for.
 PROBE, CORES = 20, 2
 #: What a frame passes through between camera and mask; budgets come beside it, and the eavesdropper after.
@@ -133,17 +133,19 @@ def held_age_row(stages: dict[str, Any], picture: np.ndarray, frames: int, rate_
     """Return :func:`age_row` at the first rate, from ``rate_hz`` down, that is held.
 
     A rate is held when at most :data:`LOST` frames are lost, however old those are that get through, and perception,
-    which takes longer beside the other nodes than alone, is busy for :data:`BUSY` of the time at most: beyond, frames
-    wait for it. The last rate that is tried counts in any case, and the row says how many frames it lost.
+    which takes longer beside the other nodes than alone, is busy for :data:`BUSY` of the time at most and has done 19
+    frames of 20 before the next one comes: beyond, frames wait for it. The last rate that is tried counts in any case,
+    and the row says how many frames it lost.
     """
     for left in range(TRIES, 0, -1):
         cruised = _cruise(stages, picture, frames, rate_hz)
-        perceived = cruised.flight.stage_ms.get("perceive", [])
-        busy = rate_hz * float(np.median(perceived)) / 1e3 if perceived else BUSY
+        perceived = cruised.flight.stage_ms.get("perceive", [])[WARM_UP:]
+        typical, slow = np.percentile(perceived, [50, 95]) / 1e3 if perceived else (0.0, 0.0)
+        busy = rate_hz * max(float(typical), BUSY * float(slow))
         held = len(cruised.ages_ms) >= (1.0 - LOST) * (WARM_UP + frames) and busy <= BUSY
         if held or left == 1:
             break
-        rate_hz *= min(LOWER, BUSY / busy)
+        rate_hz *= min(LOWER, max(LOWEST, BUSY / max(busy, 1e-9)))
     return _age_row("frame age / stages, p95", cruised, frames, rate_hz, AGE)
 
 

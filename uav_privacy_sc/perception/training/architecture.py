@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from uav_privacy_sc import scene
 
 #: Cells of 8, 16 and 32 pixels; and of 4 as well.
@@ -18,7 +20,11 @@ _STRIDE_4_LAYER, _STRIDE_4_WIDTH = 2, 256
 
 
 def new_network(architecture: str) -> Any:
-    """Return an untrained network for the ten VisDrone classes; ``architecture`` is of :data:`ARCHITECTURES`."""
+    """Return an untrained ultralytics DetectionModel for the ten VisDrone classes.
+
+    ``architecture`` is of :data:`ARCHITECTURES`. Pictures ``(N, 3, H, W)`` with sides that 32 divides go in; in
+    evaluation mode ``(N, 14, cells)`` come out, a box and ten scores for each cell of each size.
+    """
     from ultralytics.cfg import get_cfg
     from ultralytics.nn.tasks import DetectionModel, yaml_model_load
 
@@ -44,11 +50,14 @@ def _add_level(plan: dict[str, Any]) -> None:
 
 
 def matched_to(model: Any, given: Any) -> dict[str, Any]:
-    """Return the state of the network ``given`` under the names that ``model`` has for the same parts.
+    """Return the state of the ultralytics network ``given`` under the names that ``model`` has for the same parts.
 
-    Both count the head's branches from their finest level; here they are told apart by the size of their cells.
+    Both count the head's branches from their finest level; here they are told apart by the size of their cells. A
+    network whose head has no cells of known sizes keeps its own names.
     """
     own, other = model.model[-1], given.model[-1]
+    if not isinstance(getattr(other, "stride", None), torch.Tensor):
+        return dict(given.state_dict())
     mine, theirs = f"model.{len(model.model) - 1}.", f"model.{len(given.model) - 1}."
     strides = [float(s) for s in own.stride]
     place = {k: strides.index(float(s)) for k, s in enumerate(other.stride) if float(s) in strides}

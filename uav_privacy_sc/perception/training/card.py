@@ -127,6 +127,16 @@ def _write(weights: Path, card: dict[str, Any]) -> Path:
     return path
 
 
+def history(init: Path) -> dict[str, Any]:
+    """Return what a training that starts from ``init`` says of it: name, checksum, and its own training where the card
+    beside it tells."""
+    found: dict[str, Any] = {"detector": init.name, "sha256": checksum(init)}
+    entry = card_of(init.parent).get("training", {}).get("detector", {})
+    if entry.get("sha256") == found["sha256"]:
+        found["entry"] = entry
+    return found
+
+
 def measure(
     weights: Path,
     samples: Samples,
@@ -139,7 +149,7 @@ def measure(
         WeightsError: weights that are missing or cannot be read.
     """
     codec = load_module(locate("codec.pt", weights), Codec)
-    detector = Detector(locate("detector.pt", weights), confidence=0.001, overlap=0.7, tap=tap_of(codec))
+    detector = Detector(locate("detector.pt", weights), confidence=0.001, tap=tap_of(codec))
     inverters = {"plain": load_module(locate("inverter.pt", weights), Inverter)}
     if (weights / PARTS[3]).is_file():
         inverters["adaptive"] = load_module(weights / PARTS[3], Inverter)

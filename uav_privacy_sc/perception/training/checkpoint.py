@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ class Checkpoint:
     ``NAME-checkpoint.pt`` is replaced as a whole, so an interruption while it is written loses nothing;
     ``NAME-losses.json`` and ``NAME-losses.png`` beside it are for people. ``made_of`` is what the training follows from
     (settings, digest of the data, where it started), of plain values: a checkpoint of something else is refused. One
-    that does not say what it was made of is taken as it is.
+    that does not say what it was made of is taken as it is. ``earlier`` are settings that one may not name yet, as they
+    were before there was a choice.
 
     ``weights`` is the file that the training is for, and ``write`` writes it from the parts. It is written before the
     checkpoint, which keeps its checksum: whatever an interruption leaves, :meth:`settle` brings them together.
@@ -44,9 +47,10 @@ class Checkpoint:
         names: tuple[str, ...] = (),
         weights: Path | None = None,
         write: Callable[[], None] = lambda: None,
+        earlier: Mapping[str, Any] | None = None,
     ) -> None:
         self._folder, self._name, self._parts, self._names = folder, name, parts, names
-        self._weights, self._write = weights, write
+        self._weights, self._write, self._earlier = weights, write, dict(earlier or {})
         self._path = folder / f"{name}-checkpoint.pt"
         # Tuples become lists in JSON; what is compared has been there and back.
         self._made_of: dict[str, Any] = json.loads(json.dumps(made_of or {}))
@@ -121,10 +125,40 @@ class Checkpoint:
         try:
             saved: dict[str, Any] = torch.load(self._path, map_location="cpu", weights_only=True)
             made_of, step = json.loads(saved.get("made_of", "{}")), int(saved["step"])
+            if "settings" in made_of:
+                made_of["settings"] = {**self._earlier, **made_of["settings"]}
             return {**saved, "step": step, "losses": list(saved["losses"]), "made_of": made_of}
         except Exception as error:  # torch raises many kinds for a file that is not what it should be
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             raise CheckpointError(f"cannot read {self._path} ({reason}); begin anew with --fresh") from None
+
+
+@contextmanager
+def alone(folder: Path, name: str, fresh: bool = False) -> Iterator[None]:
+    """Hold the training ``name`` in ``folder``: two at once would write over each other's checkpoints.
+
+    ``fresh`` forgets the checkpoint that is there once it is held. On a file system without locks nothing is held.
+
+    Raises:
+        CheckpointError: another process holds it, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f".{name}.lock").open("a")
+    except OSError as error:
+        raise CheckpointError(f"cannot write to {folder}: {error.strerror}; take another folder by --out") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CheckpointError(
+                f"another process is training {name} in {folder}; wait for it, stop it, or take another folder by --out"
+            ) from None
+        except OSError:
+            pass
+        if fresh:
+            forget(folder, name)
+        yield
 
 
 def forget(folder: Path, name: str) -> None:
@@ -133,17 +167,18 @@ def forget(folder: Path, name: str) -> None:
         (folder / f"{name}-{ending}").unlink(missing_ok=True)
 
 
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Say what differs among what both name; what only one of them knows is newer than the other."""
-    found = []
+def _differences(before: dict[str, Any], now: dict[str, Any], digests: bool = True) -> Iterator[str]:
+    """Say what differs among what both name; what only one of them knows is newer than the other.
+
+    ``digests``: texts tell nothing to people, as those beside the settings.
+    """
     for name in sorted(before.keys() & now.keys() - FREE):
         old, new = before[name], now[name]
         if isinstance(old, dict) and isinstance(new, dict):
-            found += _differences(old, new)
+            yield from _differences(old, new, digests=False)
         elif old != new:
-            opaque = isinstance(old, str) and isinstance(new, str)
-            found.append(f"other {name}" if opaque else f"{name}={_short(old)} (now {_short(new)})")
-    return found
+            opaque = digests and isinstance(old, str) and isinstance(new, str)
+            yield f"other {name}" if opaque else f"{name}={_short(old)} (now {_short(new)})"
 
 
 def _short(value: Any) -> str:

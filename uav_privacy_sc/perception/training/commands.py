@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 CHANNELS, TAP, POOL = 16, 4, 2
 #: Seeds of the flights: training and test never share one.
 TRAIN_SEED, TEST_SEED = 100_000, 300_000
-#: What the shipped weights were made with.
+#: What `train all` makes weights of; the shipped ones were trained on the same flights (card.json says how).
 TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
 CODEC_STEPS, ATTACKER_STEPS = 4000, 1000
 #: The detector learns as a YOLO11n first, from scratch; then the level of 4-pixel cells is added over frozen taps.
-COARSE_STEPS, COARSE_RATE, DETECTOR_STEPS, DETECTOR_RATE = 6000, 1.5e-3, 5000, 1e-3
+COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE = 6000, 1.5e-3, 5000, 1e-3
+#: In one part, from scratch.
+DETECTOR_STEPS = 8500
 ABLATION_STEPS, ABLATION_PICTURES = 600, 640
 
 app = typer.Typer(
@@ -124,15 +126,16 @@ def detector(
     threads: ThreadsOption = 2,
     fresh: FreshOption = False,
 ) -> None:
-    """Train a YOLO11n, from scratch or from INIT; writes detector.pt, which ultralytics opens too.
+    """Train a YOLO11n, with or without a level for small objects, from scratch or from INIT; writes detector.pt.
 
-    Ignored regions and boxes of score 0 are greyed out, so that nothing unannotated is taught as background.
+    Ultralytics opens it, too. Ignored regions and boxes of score 0 are greyed out, so that nothing unannotated is
+    taught as background.
     """
     import torch
 
-    from uav_privacy_sc.perception.training.checkpoint import forget
+    from uav_privacy_sc.perception.training.card import history
+    from uav_privacy_sc.perception.training.checkpoint import alone
     from uav_privacy_sc.perception.training.detector import DetectorTrainer, DetectorTraining
-    from uav_privacy_sc.perception.weights import checksum
 
     torch.set_num_threads(threads)
     config = DetectorTraining(
@@ -146,15 +149,14 @@ def detector(
         architecture=architecture,
         bfloat16=bfloat16,
     )
-    samples = _samples(data, limit, stride, masks=False)
-    tell(samples)
-    if fresh:
-        forget(out, DetectorTrainer.PART)
-    trainer = DetectorTrainer(samples, out, config, init)
-    started: dict[str, Any] = {"detector": "scratch"}
-    if init is not None:
-        started = {"detector": init.name, "sha256": checksum(init), "share_taken_percent": trainer.init_share}
-    _run(trainer, "detector.pt", "box {:.2f} class {:.2f}", samples.describe(), started)
+    with alone(out, DetectorTrainer.PART, fresh):
+        samples = _samples(data, limit, stride, masks=False)
+        tell(samples)
+        trainer = DetectorTrainer(samples, out, config, init)
+        started: dict[str, Any] = {"detector": "scratch"}
+        if init is not None:
+            started = {"share_taken_percent": trainer.init_share, **history(init)}
+        _run(trainer, "detector.pt", "box {:.2f} class {:.2f}", samples.describe(), started)
 
 
 @app.command()
@@ -184,7 +186,7 @@ def codec(
     from uav_privacy_sc.perception.backends import load_yolo
     from uav_privacy_sc.perception.reach import measure_reach
     from uav_privacy_sc.perception.tap import tap_at
-    from uav_privacy_sc.perception.training.checkpoint import forget
+    from uav_privacy_sc.perception.training.checkpoint import alone
     from uav_privacy_sc.perception.training.codec import CodecTrainer, CodecTraining
     from uav_privacy_sc.perception.weights import locate
 
@@ -195,13 +197,12 @@ def codec(
     layers = load_yolo(locate("detector.pt", weights or out)).model
     place = tap_at(layers, tap)
     reach = measure_reach(layers[: tap + 1], place.stride * pool, pool)
-    samples = _samples(data, limit, stride)
-    tell(samples)
-    if fresh:
-        forget(out, CodecTrainer.PART)
-    taps = _taps(samples, weights or out, place)
-    trainer = CodecTrainer(taps, out, config, place, reach)
-    _run(trainer, "codec.pt", "mask {:.3f} picture {:.3f}", samples.describe(), {"detector_sha256": taps.detector})
+    with alone(out, CodecTrainer.PART, fresh):
+        samples = _samples(data, limit, stride)
+        tell(samples)
+        taps = _taps(samples, weights or out, place)
+        trainer = CodecTrainer(taps, out, config, place, reach)
+        _run(trainer, "codec.pt", "mask {:.3f} picture {:.3f}", samples.describe(), {"detector_sha256": taps.detector})
 
 
 @app.command()
@@ -232,7 +233,7 @@ def attacker(
     from uav_privacy_sc.perception.codec import Codec
     from uav_privacy_sc.perception.tap import tap_of
     from uav_privacy_sc.perception.training.attacker import FILES, AttackerTrainer, AttackerTraining
-    from uav_privacy_sc.perception.training.checkpoint import forget
+    from uav_privacy_sc.perception.training.checkpoint import alone
     from uav_privacy_sc.perception.weights import checksum, load_module, locate
 
     torch.set_num_threads(threads)
@@ -242,15 +243,14 @@ def attacker(
     path = locate("codec.pt", weights or out)
     network = load_module(path, Codec)
     assert isinstance(network, Codec)
-    samples = _samples(data, limit, stride, masks=False)
-    tell(samples)
     name = FILES[noise]
-    if fresh:
-        forget(out, Path(name).stem)
-    taps = _taps(samples, weights or out, tap_of(network))
-    trainer = AttackerTrainer(taps, network, out, config)
-    started = {"detector_sha256": taps.detector, "codec_sha256": checksum(path)}
-    _run(trainer, name, "picture {:.4f}", samples.describe(), started)
+    with alone(out, Path(name).stem, fresh):
+        samples = _samples(data, limit, stride, masks=False)
+        tell(samples)
+        taps = _taps(samples, weights or out, tap_of(network))
+        trainer = AttackerTrainer(taps, network, out, config)
+        started = {"detector_sha256": taps.detector, "codec_sha256": checksum(path)}
+        _run(trainer, name, "picture {:.4f}", samples.describe(), started)
 
 
 @app.command()
@@ -365,8 +365,8 @@ def everything(
     bfloat16: Bfloat16Option = False,
     threads: ThreadsOption = 2,
 ) -> None:
-    """Make the shipped weights again: flights, detector (in two parts), codec, both attackers, card. Hours; resumes
-    where stopped."""
+    """Make weights like the shipped ones: flights, detector (in two parts), codec, both attackers, card; say whether
+    they are as good. Hours; resumes where stopped."""
     train, coarse = data / "train", out / "yolo11n"
     flights(data, TRAIN_FLIGHTS, TEST_FLIGHTS, threads)
     detector(
@@ -381,8 +381,8 @@ def everything(
     detector(
         train,
         out,
-        DETECTOR_STEPS,
-        learning_rate=DETECTOR_RATE,
+        FINE_STEPS,
+        learning_rate=FINE_RATE,
         init=coarse / "detector.pt",
         freeze=TAP + 1,
         bfloat16=bfloat16,

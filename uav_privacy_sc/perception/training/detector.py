@@ -29,6 +29,7 @@ from uav_privacy_sc.perception.weights import WeightsError, checksum, save_whole
 class DetectorTraining:
     """How a detector is trained. ``crop`` is in pixels at the network's scale; ``zoom`` a log-uniform range.
 
+    ``architecture`` is of :data:`~uav_privacy_sc.perception.training.architecture.ARCHITECTURES`.
     ``balance`` is the share of crops that hold an object of a class drawn evenly, however rare it is; the others are
     taken anywhere. The first ``freeze`` layers stay as they are, so a codec that taps one of them still fits.
     ``bfloat16`` runs the layers, not the loss, in that precision: nearly twice as fast on CPUs that have it.
@@ -65,29 +66,33 @@ class DetectorTraining:
             raise ValueError(f"learning_rate={self.learning_rate} must be between 0 and 1, both excluded")
 
 
-def start_from(model: Any, weights: Path) -> int:
+def start_from(model: Any, weights: Path, freeze: int = 0) -> int:
     """Copy what fits of ultralytics weights into ``model`` and return the share of it in per cent.
 
-    Weights with other classes (COCO's) lend all but the layers that name classes.
+    Weights with other classes (COCO's) lend all but the layers that name classes. The first ``freeze`` layers have to
+    fit as a whole.
 
     Raises:
-        WeightsError: if the file is unreadable, or less than half of the network fits.
+        WeightsError: if the file is unreadable, or less than half of the network fits, or not all that is frozen.
     """
     from ultralytics import YOLO
 
     if not weights.is_file():
         raise WeightsError(f"init {weights} is no file; give ultralytics weights (.pt)")
     try:
-        given = matched_to(model, YOLO(str(weights), task="detect").model.float())
+        network: Any = YOLO(str(weights), task="detect").model.float()
     except Exception:  # ultralytics raises many kinds, with advice on commands of its own
         raise WeightsError(
             f"cannot read init {weights}: truncated, or no ultralytics detector weights; give a YOLO11n's (.pt)"
         ) from None
-    own = model.state_dict()
+    own, given = model.state_dict(), matched_to(model, network)
     fitting = {name: value for name, value in given.items() if name in own and value.shape == own[name].shape}
     share = 100 * sum(map(torch.numel, fitting.values())) // sum(map(torch.numel, own.values()))
     if share < 50:
         raise WeightsError(f"init {weights} is of another architecture: {share} % of it fits; use a YOLO11n's")
+    lacking = min((int(name.split(".")[1]) for name in own.keys() - fitting.keys()), default=len(model.model))
+    if lacking < freeze:
+        raise WeightsError(f"init {weights} has not all of layer {lacking}: freeze={freeze} must be {lacking} at most")
     model.load_state_dict(fitting, strict=False)
     return share
 
@@ -196,7 +201,9 @@ class DetectorTrainer:
         if config.freeze >= len(self.model.model):
             last = len(self.model.model) - 1
             raise ValueError(f"freeze={config.freeze} must be from 0 to {last}: layer {last} is the head")
-        self.init_share = 0 if init is None else start_from(self.model, init)
+        if config.freeze and init is None:
+            raise ValueError(f"freeze={config.freeze} needs init: what is frozen must have been trained; give --init")
+        self.init_share = 0 if init is None else start_from(self.model, init, config.freeze)
         self.model = self.model.to(memory_format=torch.channels_last)
         self._frozen = self.model.model[: config.freeze].requires_grad_(False)
         self.average = copy.deepcopy(self.model).eval()
@@ -221,6 +228,7 @@ class DetectorTrainer:
             self.LOSSES,
             path,
             lambda: save_yolo(self.average, path, asdict(config)),
+            {"architecture": "yolo11n", "bfloat16": False},
         )
         self.step, self.losses = self.checkpoint.load()
 
@@ -254,6 +262,7 @@ class DetectorTrainer:
         self.settle()
 
     def _loss(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, Any]:
+        """Return the ``(3,)`` losses that are to be minimized, and the same for people to read."""
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.bfloat16):
             predictions = self.model(batch["img"])
         # Places of boxes need more than bfloat16's eight bits.
@@ -275,7 +284,8 @@ class PictureByPicture(torch.nn.Module):
     """Assigns cells to objects as ``assigner`` does, one picture at a time.
 
     Ultralytics pads every picture's objects to the fullest one's number and holds each against every cell; with cells
-    of 4 pixels that takes as long as the network. What comes out is the same.
+    of 4 pixels that takes as long as the network. What comes out is the same but for rounding, and for the labels of
+    pictures without objects, which the loss does not use.
     """
 
     def __init__(self, assigner: torch.nn.Module) -> None:
@@ -299,6 +309,7 @@ class PictureByPicture(torch.nn.Module):
 
 
 def _in_float32(value: Any) -> Any:
+    """Return tensors in float32, in the dictionaries and sequences they came in."""
     if isinstance(value, torch.Tensor):
         return value.float()
     if isinstance(value, dict):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from uav_privacy_sc.perception.training.checkpoint import CheckpointError
 
 if TYPE_CHECKING:
     from uav_privacy_sc.perception.training.samples import Samples
@@ -44,13 +40,7 @@ def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
 
     Raises:
         typer.Exit: interrupted; status 1.
-        CheckpointError: another process is at the same training in the same folder.
     """
-    with alone(trainer.out, trainer.PART):
-        _run(trainer, losses, record)
-
-
-def _run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
     try:
         with bar(trainer.PART, trainer.config.steps) as update:
             update(trainer.step)
@@ -66,24 +56,6 @@ def _run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
         )
         raise typer.Exit(1) from None
     record()
-
-
-@contextmanager
-def alone(folder: Path, part: str) -> Iterator[None]:
-    """Hold the training of ``part`` in ``folder``; two at once would write over each other's checkpoints.
-
-    Raises:
-        CheckpointError: another process holds it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f".{part}.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                f"another process is training {part} in {folder}; wait for it, stop it, or take another folder by --out"
-            ) from None
-        yield
 
 
 def tell(samples: Samples) -> None:
