@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from test_perception_training import TINY, silent  # noqa: E402
+
 from uav_privacy_sc import scene  # noqa: E402
 from uav_privacy_sc.perception.backends import load_yolo  # noqa: E402
 from uav_privacy_sc.perception.detector import Detector  # noqa: E402
@@ -25,8 +27,6 @@ from uav_privacy_sc.perception.training.detector import (  # noqa: E402
 )
 from uav_privacy_sc.perception.training.samples import Samples  # noqa: E402
 from uav_privacy_sc.perception.weights import WeightsError  # noqa: E402
-
-TINY = DetectorTraining(steps=2, batch=1, crop=64, checkpoint_every=1)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_head_without_levels_of_the_same_cells_lends_none(plain: Path) -> None
 
 
 def test_frozen_layers_of_yolo11n_stay_under_the_new_level(plain: Path, samples: Samples, tmp_path: Path) -> None:
-    DetectorTrainer(samples, tmp_path, replace(TINY, freeze=5), init=plain).run(lambda step, losses: None)
+    DetectorTrainer(samples, tmp_path, replace(TINY, freeze=5), init=plain).run(silent)
     before, after = (load_yolo(path).model[:5].state_dict() for path in (plain, tmp_path / "detector.pt"))
     assert before and all(torch.equal(value, after[name]) for name, value in before.items())
 
@@ -103,7 +103,7 @@ def test_a_checkpoint_from_before_there_was_a_choice_goes_on_as_what_it_is(
     plain: Path, samples: Samples, tmp_path: Path
 ) -> None:
     config = replace(TINY, architecture="yolo11n")
-    DetectorTrainer(samples, tmp_path, config, init=plain).run(lambda step, losses: None)
+    DetectorTrainer(samples, tmp_path, config, init=plain).run(silent)
     path = tmp_path / "detector-checkpoint.pt"
     saved = torch.load(path, weights_only=True)
     made_of = json.loads(saved["made_of"])
@@ -146,7 +146,7 @@ def test_bfloat16_gives_the_loss_that_float32_gives(plain: Path, samples: Sample
     found = []
     for bfloat16 in (False, True):
         trainer = DetectorTrainer(samples, tmp_path / str(bfloat16), replace(config, bfloat16=bfloat16), init=plain)
-        trainer.run(lambda step, losses: None)
+        trainer.run(silent)
         assert all(p.dtype == torch.float32 for p in trainer.model.parameters())
         found.append(trainer.losses[0])
     assert found[0] != found[1], "half of the bits are not none"

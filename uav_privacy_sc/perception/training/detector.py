@@ -36,7 +36,6 @@ class DetectorTraining:
     """
 
     architecture: str = "yolo11n-p2"
-
     steps: int = 4500
     batch: int = 16
     crop: int = 352
@@ -228,7 +227,7 @@ class DetectorTrainer:
             self.LOSSES,
             path,
             lambda: save_yolo(self.average, path, asdict(config)),
-            {"architecture": "yolo11n", "bfloat16": False},
+            earlier={"architecture": "yolo11n", "bfloat16": False},
         )
         self.step, self.losses = self.checkpoint.load()
 
@@ -266,8 +265,8 @@ class DetectorTrainer:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.bfloat16):
             predictions = self.model(batch["img"])
         # Places of boxes need more than bfloat16's eight bits.
-        loss, parts = self.model.loss(batch, _in_float32(predictions))
-        return loss, parts
+        loss: tuple[torch.Tensor, Any] = self.model.loss(batch, _in_float32(predictions))
+        return loss
 
     @torch.no_grad()
     def _follow(self) -> None:
