@@ -26,7 +26,7 @@ TRAIN_SEED, TEST_SEED = 100_000, 300_000
 TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
 CODEC_STEPS, ATTACKER_STEPS = 4000, 1000
 #: The detector learns as a YOLO11n first, from scratch; then the level of 4-pixel cells is added over frozen taps.
-COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE = 6000, 1.5e-3, 5000, 1e-3
+COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE = 3500, 0.02, 5000, 0.01
 #: In one part, from scratch.
 DETECTOR_STEPS = 8500
 ABLATION_STEPS, ABLATION_PICTURES = 600, 640
@@ -108,7 +108,7 @@ def detector(
     steps: StepsOption = DETECTOR_STEPS,
     batch: BatchOption = 16,
     crop: Annotated[int, typer.Option(help="Side of the crops in pixels, a multiple of 32.")] = 352,
-    learning_rate: RateOption = 1.5e-3,
+    learning_rate: RateOption = 0.02,
     seed: SeedOption = 1,
     init: Annotated[Path | None, typer.Option(help="Ultralytics YOLO11n weights (.pt) to start from.")] = None,
     freeze: Annotated[

@@ -21,6 +21,7 @@ from uav_privacy_sc import scene
 from uav_privacy_sc.perception.image import LONG_SIDE
 from uav_privacy_sc.perception.training.architecture import ARCHITECTURES, matched_to, new_network
 from uav_privacy_sc.perception.training.checkpoint import Checkpoint
+from uav_privacy_sc.perception.training.muon import Muon
 from uav_privacy_sc.perception.training.samples import Samples
 from uav_privacy_sc.perception.weights import WeightsError, checksum, save_whole
 
@@ -33,6 +34,8 @@ class DetectorTraining:
     ``balance`` is the share of crops that hold an object of a class drawn evenly, however rare it is; the others are
     taken anywhere. The first ``freeze`` layers stay as they are, so a codec that taps one of them still fits.
     ``bfloat16`` runs the layers, not the loss, in that precision: nearly twice as fast on CPUs that have it.
+    Filters are trained by :class:`~uav_privacy_sc.perception.training.muon.Muon` at ``learning_rate``, biases and norms
+    by AdamW at ``vector_rate`` times that.
     """
 
     architecture: str = "yolo11n-p2"
@@ -41,8 +44,8 @@ class DetectorTraining:
     crop: int = 352
     zoom: tuple[float, float] = (0.7, 1.5)
     balance: float = 0.5
-    learning_rate: float = 1.5e-3
-    weight_decay: float = 5e-4
+    learning_rate: float = 0.02
+    vector_rate: float = 0.1
     warmup_steps: int = 150
     average_decay: float = 0.998
     checkpoint_every: int = 100
@@ -206,15 +209,17 @@ class DetectorTrainer:
         self.model = self.model.to(memory_format=torch.channels_last)
         self._frozen = self.model.model[: config.freeze].requires_grad_(False)
         self.average = copy.deepcopy(self.model).eval()
-        decay = [p for p in self.model.parameters() if p.ndim > 1]
-        plain = [p for p in self.model.parameters() if p.ndim <= 1]
-        groups = [{"params": decay, "weight_decay": config.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        filters = [p for p in self.model.parameters() if p.ndim > 1]
+        vectors = [p for p in self.model.parameters() if p.ndim <= 1]
         self.model.criterion = self.model.init_criterion()
         self.model.criterion.assigner = PictureByPicture(self.model.criterion.assigner)
-        self.optimizer = torch.optim.AdamW(groups, lr=config.learning_rate)
-        parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
+        self.optimizers = {
+            "muon": Muon(filters, lr=config.learning_rate),
+            "adamw": torch.optim.AdamW(vectors, lr=config.learning_rate * config.vector_rate, weight_decay=0.0),
+        }
+        parts = {"model": self.model, "average": self.average, **self.optimizers}
         self.made_of = {
-            "settings": asdict(config),
+            "settings": {**asdict(config), "optimizer": "muon"},
             "data": samples.fingerprint(),
             "init": "" if init is None else checksum(init),
         }
@@ -227,7 +232,7 @@ class DetectorTrainer:
             self.LOSSES,
             path,
             lambda: save_yolo(self.average, path, asdict(config)),
-            earlier={"architecture": "yolo11n", "bfloat16": False},
+            earlier={"architecture": "yolo11n", "bfloat16": False, "optimizer": "adamw"},
         )
         self.step, self.losses = self.checkpoint.load()
 
@@ -245,13 +250,15 @@ class DetectorTrainer:
         self._frozen.eval()  # their running means stay, too
         while self.step < self.config.steps:
             rng = np.random.default_rng([self.config.seed, self.step])
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.config.learning_rate * _rate(self.step, self.config)
+            for optimizer in self.optimizers.values():
+                for group in optimizer.param_groups:
+                    group["lr"] = optimizer.defaults["lr"] * _rate(self.step, self.config)
             loss, parts = self._loss(_batch(self.samples, self.places, self.config, rng))
-            self.optimizer.zero_grad()
+            self.model.zero_grad()
             loss.sum().backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 10.0)
-            self.optimizer.step()
+            for optimizer in self.optimizers.values():
+                optimizer.step()
             self._follow()
             self.step += 1
             self.losses.append([round(float(v), 4) for v in (parts.values() if isinstance(parts, dict) else parts)])
