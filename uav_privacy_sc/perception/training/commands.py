@@ -76,6 +76,7 @@ def flights(
     ):
         with bar(f"rendering {name}", count) as update:
             render_dataset(out / name, count, frames, seed, jobs=jobs, progress=update)
+            update(count)  # also what was there already
         made = {"made_by": "uav-privacy-sc train flights", "first_seed": seed, "flights": count, "frames": frames}
         (out / name / ORIGIN_FILE).write_text(json.dumps(made) + "\n", encoding="utf-8")
 

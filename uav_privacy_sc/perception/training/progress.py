@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,18 @@ if TYPE_CHECKING:
     from uav_privacy_sc.perception.training.samples import Samples
 
 
+#: Seconds between lines where nobody watches a bar: in a log, through a pipe.
+_LINE_EVERY_S = 60.0
+
+
 @contextmanager
 def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
     """Show a bar on standard error, which a ``passing`` one leaves; gives ``update(done, note="", total=None,
-    what=None)``."""
+    what=None)``. Where standard error is no terminal, a line a minute."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines_of(what, total, console)
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -25,7 +34,7 @@ def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=passing) as progress:
+    with Progress(*columns, console=console, transient=passing) as progress:
         task = progress.add_task(what, total=total, note="")
 
         def update(done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
@@ -33,6 +42,23 @@ def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
             progress.update(task, completed=done, note=note, **given)  # type: ignore[arg-type]
 
         yield update
+
+
+def _lines_of(what: str, total: int | None, console: Console) -> Callable[..., None]:
+    """Return an ``update`` as :func:`bar` gives it that writes a line a minute."""
+    said = time.monotonic()
+    state = {"what": what, "total": total}
+
+    def update(done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
+        nonlocal said
+        state.update({name: value for name, value in (("what", what), ("total", total)) if value is not None})
+        now, whole = time.monotonic(), state["total"]
+        if now - said >= _LINE_EVERY_S:
+            said = now
+            line = f"{state['what']}: {done}{f' of {whole}' if whole else ''} {note}".rstrip()
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    return update
 
 
 def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
