@@ -69,7 +69,8 @@ def test_the_weights_can_be_made_again_step_by_step(data: str, tmp_path: Path) -
 
     assert main(["train", "card", *out, "--real", data, "--threads", "1"]) == 0
     card = json.loads((weights / "card.json").read_text())
-    assert set(card["figures"]) == {"data", "detector", "codec", "inverter", "out_of_domain", "measured_on"}
+    detectors = {"detector", "detector_with_tiles", "out_of_domain"}
+    assert set(card["figures"]) == {"data", *detectors, "codec", "inverter", "measured_on"}
     assert card["figures"]["detector"]["pictures"] == 3 and set(card["figures"]["inverter"]) == {"plain", "adaptive"}
     assert card["figures"]["out_of_domain"]["street"]["layout"] == "visdrone-det"
 

@@ -41,10 +41,15 @@ class Oracle:
 
     device, overlap = "cpu", 0.6
 
-    def __init__(self, answers: list[np.ndarray]) -> None:
-        self.answers = iter(answers)
+    def __init__(self, answers: list[np.ndarray], tiles: int = 1) -> None:
+        self.answers, self.tiles = iter(answers), tiles
+
+    def __call__(self, image: np.ndarray) -> tuple[np.ndarray, None]:
+        assert self.tiles > 1, "without tiles, pictures are taken at their own scale"
+        return next(self.answers), None
 
     def infer(self, batch: torch.Tensor) -> tuple[np.ndarray, None]:
+        assert self.tiles == 1
         return next(self.answers), None
 
 
@@ -71,6 +76,13 @@ def test_a_perfect_detector_scores_one_and_a_blind_one_zero() -> None:
     shifted["x"] += 0.25
     blind = figures(truth, shifted)
     assert blind["map50"] == blind["recall_at_0.25"] == 0.0
+
+
+def test_a_detector_with_tiles_is_asked_for_what_it_finds_in_them() -> None:
+    truth = boxes((0.3, 0.3, 0.25, CAR))
+    result = detector_figures(pictures([truth]), Oracle([truth], tiles=2))  # type: ignore[arg-type]
+    assert result["map50"] == pytest.approx(1.0) and result["rule"].endswith("; tiles: 2")
+    assert "tiles" not in figures(truth, truth)["rule"]
 
 
 def test_sizes_are_told_apart_without_punishing_one_for_another() -> None:

@@ -30,6 +30,8 @@ from uav_privacy_sc.perception.weights import card_of, checksum, load_module, lo
 
 #: Weights of a folder; the last is the adaptive attacker's and may be missing.
 PARTS = ("detector.pt", "codec.pt", "inverter.pt", "inverter-adaptive.pt")
+#: Confidence from which on boxes count for average precision, and tiles a side of the second reading.
+_LOW, _TILES = 0.001, 2
 #: Steps over which the last losses are averaged.
 _LAST = 100
 
@@ -149,12 +151,15 @@ def measure(
         WeightsError: weights that are missing or cannot be read.
     """
     codec = load_module(locate("codec.pt", weights), Codec)
-    detector = Detector(locate("detector.pt", weights), confidence=0.001, tap=tap_of(codec))
+    path = locate("detector.pt", weights)
+    detector = Detector(path, confidence=_LOW, tap=tap_of(codec))
     inverters = {"plain": load_module(locate("inverter.pt", weights), Inverter)}
     if (weights / PARTS[3]).is_file():
         inverters["adaptive"] = load_module(weights / PARTS[3], Inverter)
     data: dict[str, Any] = samples.describe()
     figures: dict[str, Any] = {"data": data, "detector": detector_figures(samples, detector, _named(progress, "boxes"))}
+    tiled = Detector(path, confidence=_LOW, tap=tap_of(codec), tiles=_TILES, long_side=max(samples.images.shape[1:3]))
+    figures["detector_with_tiles"] = detector_figures(samples, tiled, _named(progress, "boxes with tiles"))
     taps = tap_set(samples, detector, _named(progress, "features"))
     assert isinstance(codec, Codec)
     figures["codec"] = codec_figures(taps, codec, progress=_named(progress, "codec"))

@@ -35,11 +35,12 @@ def detector_figures(
     """Return ``map50`` and its classes for objects of 8 pixels and more and for all, and recall at confidence 0.25.
 
     ``detector`` should have a low confidence threshold (0.001), as is usual for average precision; the threshold of its
-    non-maximum suppression is on the card, too, for it moves the figures by a hundredth.
+    non-maximum suppression is on the card, too, for it moves the figures by a hundredth. A detector with tiles sees the
+    same pictures enlarged, piece by piece, as well; sizes stay those at the network's input for the whole picture.
     """
     found = []
     for k, image in enumerate(samples.images):
-        records, _ = detector.infer(to_tensor(image, detector.device, max(image.shape[:2])))
+        records = _found(image, detector)
         ignored = samples.ignored[k] if samples.ignored else np.zeros((0, 4))
         found.append(records[~mostly_inside(records, ignored, image.shape[:2])])
         progress(k + 1)
@@ -64,8 +65,16 @@ def detector_figures(
         "map50_all_sizes_by_class": by_class_all,
         "recall_at_0.25": _recall(samples.objects, large, found),
         "rule": f"sqrt(w h) >= {LEAST_SIDE:g} px at the network's input; smaller truths neither count nor punish; "
-        f"non-maximum suppression at {detector.overlap:g}",
+        f"non-maximum suppression at {detector.overlap:g}"
+        + (f"; tiles: {detector.tiles}" if detector.tiles > 1 else ""),
     }
+
+
+def _found(image: np.ndarray, detector: Detector) -> np.ndarray:
+    """Return what is found in a picture at its own scale, and in its tiles where the detector has some."""
+    if detector.tiles > 1:
+        return detector(image)[0]
+    return detector.infer(to_tensor(image, detector.device, max(image.shape[:2])))[0]
 
 
 def _within(
