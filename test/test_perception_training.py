@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +118,52 @@ def test_detector_training_resumes_where_it_stopped(samples: Samples, trained: P
     assert (tmp_path / "detector-losses.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_a_resumed_training_comes_to_is_the_same_to_the_last_bit(samples: Samples, tmp_path: Path) -> None:
+    def stop(step: int, losses: list[float]) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+
+    config = replace(TINY, steps=4)
+    through = DetectorTrainer(samples, tmp_path / "through", config)
+    through.run(silent)
+    with pytest.raises(KeyboardInterrupt):
+        DetectorTrainer(samples, tmp_path / "resumed", config).run(stop)
+    resumed = DetectorTrainer(samples, tmp_path / "resumed", config)
+    assert resumed.step == 2
+    resumed.run(silent)
+    for part in ("model", "average"):
+        other = getattr(resumed, part).state_dict()
+        assert all(torch.equal(value, other[name]) for name, value in getattr(through, part).state_dict().items())
+
+
+def test_filters_and_vectors_are_trained_at_the_scheduled_rates(samples: Samples, tmp_path: Path) -> None:
+    config = replace(TINY, steps=1, warmup_steps=4, learning_rate=0.04, vector_rate=0.25)
+    trainer = DetectorTrainer(samples, tmp_path, config)
+    before = {name: value.detach().clone() for name, value in trainer.model.named_parameters()}
+    trainer.run(silent)
+    moved = {name: value.detach() - before[name] for name, value in trainer.model.named_parameters()}
+    filters = moved["model.1.conv.weight"].flatten(1)  # 32 outputs of 16 x 3 x 3
+    assert torch.linalg.svdvals(filters)[0] == pytest.approx(0.04 / 4, rel=0.25), "a quarter of it in the first step"
+    assert float(moved["model.1.bn.weight"].abs().median()) == pytest.approx(0.04 * 0.25 / 4, rel=0.01), "AdamW's first"
+
+
+def test_a_gradient_that_is_not_finite_leaves_what_was_saved(
+    samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = DetectorTrainer(samples, tmp_path, replace(TINY, steps=3))
+    loss = trainer._loss
+
+    def spoiled(batch: dict[str, torch.Tensor]) -> Any:
+        values, told = loss(batch)
+        return (values * float("nan") if trainer.step == 2 else values), told
+
+    monkeypatch.setattr(trainer, "_loss", spoiled)
+    with pytest.raises(FloatingPointError, match="gradient is not finite after 2 steps; what was saved stays.*--fresh"):
+        trainer.run(silent)
+    again = DetectorTrainer(samples, tmp_path, replace(TINY, steps=3))
+    assert again.step == 2 and all(torch.isfinite(value).all() for value in again.model.state_dict().values())
+
+
 @pytest.mark.parametrize(
     ("settings", "change", "said"),
     [
@@ -145,6 +192,8 @@ def test_a_broken_or_foreign_checkpoint_is_named_and_can_be_forgotten(tmp_path: 
     Checkpoint(tmp_path, "x", {"layer": layer}).save(1, [[0.5]])
     with pytest.raises(CheckpointError, match="x-checkpoint.pt is of another architecture"):
         Checkpoint(tmp_path, "x", {"layer": torch.nn.Linear(3, 2)}).load()
+    with pytest.raises(CheckpointError, match=r"written by another version: it has no state of muon; .*--out.*--fresh"):
+        Checkpoint(tmp_path, "x", {"layer": layer, "muon": layer}).load()
     path = tmp_path / "x-checkpoint.pt"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(CheckpointError, match=r"cannot read .*x-checkpoint.pt.*--fresh"):
@@ -346,6 +395,7 @@ def test_a_loss_curve_is_smoothed_without_looking_ahead(tmp_path: Path) -> None:
         (DetectorTraining, {"crop": 100}),
         (DetectorTraining, {"steps": 0}),
         (DetectorTraining, {"learning_rate": float("nan")}),
+        (DetectorTraining, {"vector_rate": float("nan")}),
         (CodecTraining, {"batch": 0}),
         (CodecTraining, {"learning_rate": float("inf")}),
         (CodecTraining, {"channels": 0}),

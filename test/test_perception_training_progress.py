@@ -8,24 +8,27 @@ from uav_privacy_sc.perception.training import progress
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich take any stream for a terminal
     return seconds
 
 
-def test_a_log_gets_a_line_a_minute(clock, capsys):
+def test_a_log_gets_a_line_a_minute_and_the_last(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with progress.bar("detector", 500) as update:
         for step in range(1, 501):
             clock[0] += 1.0
             update(step, "box 1.50 class 1.00 " + 80 * "x")
     told = capsys.readouterr().err.splitlines()
-    assert [line.split(" box")[0] for line in told] == [f"detector: {60 * k} of 500" for k in range(1, 9)]
+    assert [line.split(" box")[0] for line in told] == [f"detector: {k} of 500" for k in [*range(60, 500, 60), 500]]
     assert all(line.endswith("x") for line in told), "lines are not broken"
 
 
-def test_a_log_gets_the_total_and_the_name_once_they_are_known(clock, capsys):
-    with progress.bar("reading", None) as update:
+def test_a_log_gets_the_total_and_the_name_once_they_are_known(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress.bar("reading", None, passing=True) as update:
         clock[0] += 61
         update(3)
         clock[0] += 61
@@ -33,9 +36,19 @@ def test_a_log_gets_the_total_and_the_name_once_they_are_known(clock, capsys):
     assert capsys.readouterr().err.splitlines() == ["reading: 3", "reading train [1]: 5 of 9"]
 
 
-def test_what_is_quick_says_nothing_in_a_log(clock, capsys):
-    with progress.bar("rendering", 3) as update:
-        for step in range(1, 4):
-            clock[0] += 10
-            update(step)
+def test_what_is_quick_says_how_it_ended_unless_it_was_passing(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for passing, told in ((True, ""), (False, "rendering: 3 of 3\n")):
+        with progress.bar("rendering", 3, passing) as update:
+            for step in range(1, 4):
+                clock[0] += 10
+                update(step)
+        assert capsys.readouterr().err == told
+
+
+def test_what_is_interrupted_does_not_say_it_ended(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), progress.bar("rendering", 3) as update:
+        update(1)
+        raise KeyboardInterrupt
     assert capsys.readouterr().err == ""

@@ -81,11 +81,17 @@ class Checkpoint:
         """Restore the parts, and return the step and the losses; 0 and none where nothing was saved.
 
         Raises:
-            CheckpointError: if it cannot be read, or is of other settings, other data or another architecture.
+            CheckpointError: if it cannot be read, or is of other settings, other data, another architecture or
+                another version of this package.
         """
         if not self._path.exists():
             return 0, []
         saved = self._read()
+        if lacking := [name for name in self._parts if name not in saved]:
+            raise CheckpointError(
+                f"{self._path} was written by another version: it has no state of {', '.join(lacking)}; take another "
+                "folder by --out, or begin anew with --fresh"
+            )
         if differences := list(_differences(saved["made_of"], self._made_of)):
             raise CheckpointError(
                 f"{self._path} was begun with {'; '.join(differences)}; go on as it was begun, take another folder by "
@@ -94,7 +100,7 @@ class Checkpoint:
         try:
             for name, part in self._parts.items():
                 part.load_state_dict(saved[name])
-        except (KeyError, RuntimeError, ValueError):
+        except (RuntimeError, ValueError):
             raise CheckpointError(
                 f"{self._path} is of another architecture; take another folder by --out, or begin anew with --fresh"
             ) from None

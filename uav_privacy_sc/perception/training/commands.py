@@ -109,7 +109,13 @@ def detector(
     steps: StepsOption = DETECTOR_STEPS,
     batch: BatchOption = 16,
     crop: Annotated[int, typer.Option(help="Side of the crops in pixels, a multiple of 32.")] = 352,
-    learning_rate: RateOption = 0.02,
+    learning_rate: Annotated[
+        float,
+        typer.Option(
+            help="Length of the filters' longest steps (Muon), from 0 to 1; biases and norms take a tenth (AdamW). "
+            "About half of it from INIT."
+        ),
+    ] = 0.02,
     seed: SeedOption = 1,
     init: Annotated[Path | None, typer.Option(help="Ultralytics YOLO11n weights (.pt) to start from.")] = None,
     freeze: Annotated[

@@ -66,6 +66,8 @@ class DetectorTraining:
             raise ValueError(f"freeze={self.freeze} must be from 0 on: how many first layers stay as they are")
         if not 0 < self.learning_rate < 1:
             raise ValueError(f"learning_rate={self.learning_rate} must be between 0 and 1, both excluded")
+        if not 0 < self.vector_rate <= 1:
+            raise ValueError(f"vector_rate={self.vector_rate} must be above 0 and at most 1")
 
 
 def start_from(model: Any, weights: Path, freeze: int = 0) -> int:
@@ -232,7 +234,7 @@ class DetectorTrainer:
             self.LOSSES,
             path,
             lambda: save_yolo(self.average, path, asdict(config)),
-            earlier={"architecture": "yolo11n", "bfloat16": False, "optimizer": "adamw"},
+            earlier={"architecture": "yolo11n", "bfloat16": False},
         )
         self.step, self.losses = self.checkpoint.load()
 
@@ -256,7 +258,11 @@ class DetectorTrainer:
             loss, parts = self._loss(_batch(self.samples, self.places, self.config, rng))
             self.model.zero_grad()
             loss.sum().backward()
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 10.0)
+            if not torch.isfinite(torch.nn.utils.clip_grad_norm_(self.model.parameters(), 10.0)):
+                raise FloatingPointError(
+                    f"the {self.PART} training's gradient is not finite after {self.step} steps; what was saved stays; "
+                    "begin anew with --fresh and a lower --learning-rate"
+                )
             for optimizer in self.optimizers.values():
                 optimizer.step()
             self._follow()

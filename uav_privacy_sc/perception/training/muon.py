@@ -22,18 +22,27 @@ _ITERATIONS = 5
 class Muon(torch.optim.Optimizer):
     """Steps of momentum with look-ahead, made orthogonal; ``lr`` is the length of a step in every direction.
 
-    ``filters`` are parameters of two or more dimensions, outputs first; the others are flattened. A filter bank with
-    more outputs than inputs takes longer steps, by the root of their ratio.
+    ``filters`` are parameters of two or more dimensions, outputs first, each taken as a matrix with a row for every
+    output. One with more rows than columns takes longer steps, by the root of their ratio. Filters that see one channel
+    each are such a matrix, too, though they do not mix; ultralytics does the same.
     """
 
     def __init__(self, filters: Iterable[torch.Tensor], lr: float, momentum: float = 0.95) -> None:
+        if not 0 < lr < math.inf:
+            raise ValueError(f"lr={lr} must be above 0 and finite")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum={momentum} must be from 0 to below 1")
         super().__init__(filters, {"lr": lr, "momentum": momentum})
         if thin := [tuple(p.shape) for group in self.param_groups for p in group["params"] if p.ndim < 2]:
-            raise ValueError(f"filters={thin[0]} has one dimension; Muon is for two and more")
+            raise ValueError(f"filters of shape {thin[0]} are no matrix; give those to another optimizer")
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        """Take one step along the gradients that are there; ``closure`` is not used."""
+    def step(self, closure: Any = None) -> Any:
+        """Take one step along the gradients that are there; return what ``closure``, which may find them, gives."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for filters in group["params"]:
                 if filters.grad is None:
@@ -45,6 +54,7 @@ class Muon(torch.optim.Optimizer):
                 ahead = filters.grad.lerp(state["mean"], group["momentum"]).flatten(1)
                 length = group["lr"] * math.sqrt(max(1.0, ahead.shape[0] / ahead.shape[1]))
                 filters.sub_(orthogonal(ahead).view(filters.shape), alpha=length)
+        return loss
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:

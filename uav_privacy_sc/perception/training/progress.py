@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,10 +23,12 @@ _LINE_EVERY_S = 60.0
 @contextmanager
 def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
     """Show a bar on standard error, which a ``passing`` one leaves; gives ``update(done, note="", total=None,
-    what=None)``. Where standard error is no terminal, a line a minute."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines_of(what, total, console)
+    what=None)``. Where standard error is no terminal: a line a minute, and one at the end unless it is ``passing``."""
+    if not sys.stderr.isatty():
+        lines = _Lines(what, total)
+        yield lines
+        if not passing:
+            lines.say()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -34,7 +37,7 @@ def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, transient=passing) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=passing) as progress:
         task = progress.add_task(what, total=total, note="")
 
         def update(done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
@@ -44,21 +47,24 @@ def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
         yield update
 
 
-def _lines_of(what: str, total: int | None, console: Console) -> Callable[..., None]:
-    """Return an ``update`` as :func:`bar` gives it that writes a line a minute."""
-    said = time.monotonic()
-    state = {"what": what, "total": total}
+class _Lines:
+    """Takes what a bar's ``update`` takes, and says where it stands once a minute."""
 
-    def update(done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
-        nonlocal said
-        state.update({name: value for name, value in (("what", what), ("total", total)) if value is not None})
-        now, whole = time.monotonic(), state["total"]
-        if now - said >= _LINE_EVERY_S:
-            said = now
-            line = f"{state['what']}: {done}{f' of {whole}' if whole else ''} {note}".rstrip()
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what, self._total, self._done, self._note = what, total, 0, ""
+        self._said = time.monotonic()
 
-    return update
+    def __call__(self, done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
+        self._done, self._note = done, note
+        self._total, self._what = total or self._total, what or self._what
+        if time.monotonic() - self._said >= _LINE_EVERY_S:
+            self.say()
+
+    def say(self) -> None:
+        self._said = time.monotonic()
+        typer.echo(
+            f"{self._what}: {self._done}{f' of {self._total}' if self._total else ''} {self._note}".rstrip(), err=True
+        )
 
 
 def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
