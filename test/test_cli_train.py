@@ -40,7 +40,8 @@ def test_flights_are_rendered_with_a_note_of_how(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(dataset, "render_dataset", render)
     assert main(["train", "flights", "--out", str(tmp_path), "--train", "2", "--test", "1"]) == 0
-    assert json.loads((tmp_path / "train" / "flights.json").read_text())["flights"] == 2
+    made = [json.loads((tmp_path / name / "flights.json").read_text()) for name in ("train", "more", "test")]
+    assert [one["flights"] for one in made] == [2, 2, 1] and len({one["first_seed"] for one in made}) == 3
     made = samples_module.load_samples(tmp_path / "test").describe()["made"]
     assert made == {"made_by": "uav-privacy-sc train flights", "first_seed": 300_000, "flights": 1, "frames": 2}
 
@@ -82,7 +83,7 @@ def test_all_is_every_step_in_its_order(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["train", "all", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]) == 0
     assert [step[0] for step in done] == [
         "flights",
-        *["detector"] * 2,
+        *["detector"] * 3,
         "codec",
         "attacker",
         "attacker",
@@ -90,11 +91,11 @@ def test_all_is_every_step_in_its_order(tmp_path: Path, monkeypatch: pytest.Monk
         "agree",
     ]
     assert [step[3] for step in done if step[0] == "attacker"] == ["none", "adaptive"]
-    trained, tested = tmp_path / "data" / "train", tmp_path / "data" / "test"
-    assert [step[1] for step in done[1:]] == [trained] * 5 + [tested, tmp_path / "out"]
+    train, more, test = (tmp_path / "data" / name for name in ("train", "more", "test"))
+    assert [step[1] for step in done[1:]] == [train] * 2 + [more] + [train] * 3 + [test, tmp_path / "out"]
 
 
-def test_the_detector_is_made_in_two_parts_the_second_on_frozen_taps(
+def test_the_detector_is_made_in_three_parts_two_of_them_on_frozen_taps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts: list[tuple] = []
@@ -102,10 +103,12 @@ def test_the_detector_is_made_in_two_parts_the_second_on_frozen_taps(
         monkeypatch.setattr(commands, name, lambda *given, **_: None)
     monkeypatch.setattr(commands, "detector", lambda data, out, steps, **options: parts.append((out, options)))
     assert main(["train", "all", "--out", str(tmp_path), "--bfloat16"]) == 0
-    (first, coarse), (last, fine) = parts
-    assert coarse["architecture"] == "yolo11n" and "init" not in coarse and last == tmp_path
+    (first, coarse), (second, fine), (third, last) = parts
+    assert len({first, second, third}) == 3 and third == tmp_path
+    assert coarse["architecture"] == "yolo11n" and "init" not in coarse
     assert fine["init"] == first / "detector.pt" and fine["freeze"] == commands.TAP + 1 and "architecture" not in fine
-    assert coarse["bfloat16"] and fine["bfloat16"]
+    assert last["init"] == second / "detector.pt" and last["freeze"] == fine["freeze"] and "architecture" not in last
+    assert all(part["bfloat16"] for _, part in parts)
 
 
 def test_two_trainings_do_not_write_into_one_folder(

@@ -15,7 +15,8 @@ from uav_privacy_sc.data.sources import SourceError, SourceFrame, open_source
 from uav_privacy_sc.evaluation.networks import Networks, networks_for
 from uav_privacy_sc.scene import SENSITIVE_LABELS, no_objects
 
-#: Seed of the first synthetic flight; the shipped networks were trained on those from 100000 and tested from 300000.
+#: Seed of the first synthetic flight; the shipped networks were trained on those from 100000 and 200000 on, and tested
+#: from 300000 on.
 SYNTHETIC_SEED = 500_000
 #: Sizes of VisDrone's pictures, for annotations that come without them: the smallest that holds all boxes is taken.
 VISDRONE_SIZES = (

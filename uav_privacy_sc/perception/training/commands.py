@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 #: What of the detector is sent, and how wide (docs/models.md says why).
 CHANNELS, TAP, POOL = 16, 4, 2
-#: Seeds of the flights: training and test never share one.
-TRAIN_SEED, TEST_SEED = 100_000, 300_000
+#: Seeds of the flights: no two sets share one.
+TRAIN_SEED, MORE_SEED, TEST_SEED = 100_000, 200_000, 300_000
 #: What `train all` makes weights of; the shipped ones were trained on the same flights (card.json says how).
 TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
 CODEC_STEPS, ATTACKER_STEPS = 4000, 1000
-#: The detector learns as a YOLO11n first, from scratch; then the level of 4-pixel cells is added over frozen taps.
-COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE = 3500, 0.02, 5000, 0.01
+#: The detector learns as a YOLO11n first, from scratch; then the level of 4-pixel cells is added over frozen taps;
+#: last, it goes on with other flights.
+COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE, LAST_STEPS, LAST_RATE = 3500, 0.02, 5000, 0.01, 4500, 0.01
 #: In one part, from scratch.
 DETECTOR_STEPS = 8500
 ABLATION_STEPS, ABLATION_PICTURES = 600, 640
@@ -62,17 +63,20 @@ FreshOption = Annotated[bool, typer.Option("--fresh", help="Begin anew: forget t
 @app.command()
 def flights(
     out: OutOption = Path("out/training"),
-    train: Annotated[int, typer.Option(min=1, help=f"Training flights of {TRAIN_FRAMES} frames.")] = TRAIN_FLIGHTS,
+    train: Annotated[
+        int, typer.Option(min=1, help=f"Training flights of {TRAIN_FRAMES} frames, in OUT/train and in OUT/more each.")
+    ] = TRAIN_FLIGHTS,
     test: Annotated[int, typer.Option(min=1, help=f"Test flights of {TEST_FRAMES} frames.")] = TEST_FLIGHTS,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
 ) -> None:
-    """Render flights to OUT/train and OUT/test in VisDrone-DET layout, with masks."""
+    """Render flights to OUT/train, others to OUT/more, and OUT/test, in VisDrone-DET layout, with masks."""
     from uav_privacy_sc.data.synthetic.dataset import render_dataset
     from uav_privacy_sc.perception.training.samples import ORIGIN_FILE
 
     for name, count, frames, seed in (
         ("test", test, TEST_FRAMES, TEST_SEED),
         ("train", train, TRAIN_FRAMES, TRAIN_SEED),
+        ("more", train, TRAIN_FRAMES, MORE_SEED),
     ):
         with bar(f"rendering {name}", count) as update:
             render_dataset(out / name, count, frames, seed, jobs=jobs, progress=update)
@@ -372,29 +376,15 @@ def everything(
     bfloat16: Bfloat16Option = False,
     threads: ThreadsOption = 2,
 ) -> None:
-    """Make weights like the shipped ones: flights, detector (in two parts), codec, both attackers, card; say whether
+    """Make weights like the shipped ones: flights, detector (in three parts), codec, both attackers, card; say whether
     they are as good. Hours; resumes where stopped."""
-    train, coarse = data / "train", out / "yolo11n"
+    train, more, coarse, fine = data / "train", data / "more", out / "yolo11n", out / "yolo11n-p2"
+    how: dict[str, Any] = {"bfloat16": bfloat16, "threads": threads}
     flights(data, TRAIN_FLIGHTS, TEST_FLIGHTS, threads)
-    detector(
-        train,
-        coarse,
-        COARSE_STEPS,
-        learning_rate=COARSE_RATE,
-        architecture="yolo11n",
-        bfloat16=bfloat16,
-        threads=threads,
-    )
-    detector(
-        train,
-        out,
-        FINE_STEPS,
-        learning_rate=FINE_RATE,
-        init=coarse / "detector.pt",
-        freeze=TAP + 1,
-        bfloat16=bfloat16,
-        threads=threads,
-    )
+    detector(train, coarse, COARSE_STEPS, learning_rate=COARSE_RATE, architecture="yolo11n", **how)
+    frozen = TAP + 1
+    detector(train, fine, FINE_STEPS, learning_rate=FINE_RATE, init=coarse / "detector.pt", freeze=frozen, **how)
+    detector(more, out, LAST_STEPS, learning_rate=LAST_RATE, init=fine / "detector.pt", freeze=frozen, **how)
     codec(train, out, CODEC_STEPS, threads=threads)
     for noise in ("none", "adaptive"):
         attacker(train, out, noise, steps=ATTACKER_STEPS, threads=threads)
