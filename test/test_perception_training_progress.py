@@ -47,6 +47,14 @@ def test_what_is_quick_says_how_it_ended_unless_it_was_passing(
         assert capsys.readouterr().err == told
 
 
+def test_a_last_step_that_is_due_for_a_line_gets_one(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.bar("rendering", 2) as update:
+        for step in (1, 2):
+            clock[0] += 100
+            update(step)
+    assert capsys.readouterr().err.splitlines() == ["rendering: 1 of 2", "rendering: 2 of 2"]
+
+
 def test_what_is_interrupted_does_not_say_it_ended(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), progress.bar("rendering", 3) as update:
         update(1)

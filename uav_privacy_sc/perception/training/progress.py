@@ -48,11 +48,11 @@ def bar(what: str, total: int | None, passing: bool = False) -> Iterator[Any]:
 
 
 class _Lines:
-    """Takes what a bar's ``update`` takes, and says where it stands once a minute."""
+    """Takes what a bar's ``update`` takes, and says where it stands once a minute, nothing twice."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self._what, self._total, self._done, self._note = what, total, 0, ""
-        self._said = time.monotonic()
+        self._said, self._last = time.monotonic(), ""
 
     def __call__(self, done: int, note: str = "", total: int | None = None, what: str | None = None) -> None:
         self._done, self._note = done, note
@@ -62,9 +62,10 @@ class _Lines:
 
     def say(self) -> None:
         self._said = time.monotonic()
-        typer.echo(
-            f"{self._what}: {self._done}{f' of {self._total}' if self._total else ''} {self._note}".rstrip(), err=True
-        )
+        line = f"{self._what}: {self._done}{f' of {self._total}' if self._total else ''} {self._note}".rstrip()
+        if line != self._last:
+            typer.echo(line, err=True)
+        self._last = line
 
 
 def run(trainer: Any, losses: str, record: Callable[[], None]) -> None:
