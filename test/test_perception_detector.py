@@ -398,7 +398,7 @@ def test_tiles_find_more_small_objects_and_leave_the_features_alone(picture: np.
             objects, _ = Detector(DETECTOR, tiles=tiles)(frame.image)
             found[tiles] += _matched(truth, scene.corners(objects))
     assert small > 100
-    assert found[2] > 1.2 * found[1]
+    assert small - found[2] < (small - found[1]) / 2, "less than half as many are missed"
     whole, tiled = Detector(DETECTOR)(picture)[1], Detector(DETECTOR, tiles=3)(picture)[1]
     assert torch.equal(whole, tiled)
 
