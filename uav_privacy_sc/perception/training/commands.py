@@ -27,7 +27,8 @@ TRAIN_FLIGHTS, TRAIN_FRAMES, TEST_FLIGHTS, TEST_FRAMES = 640, 4, 50, 2
 CODEC_STEPS, ATTACKER_STEPS = 4000, 1000
 #: The detector learns as a YOLO11n first, from scratch; then the level of 4-pixel cells is added over frozen taps;
 #: last, it goes on with other flights.
-COARSE_STEPS, COARSE_RATE, FINE_STEPS, FINE_RATE, LAST_STEPS, LAST_RATE = 3500, 0.02, 5000, 0.01, 4500, 0.01
+COARSE_STEPS, FINE_STEPS, LAST_STEPS = 3500, 5000, 4500
+COARSE_RATE, FINE_RATE, LAST_RATE = 0.02, 0.01, 0.01
 #: In one part, from scratch.
 DETECTOR_STEPS = 8500
 ABLATION_STEPS, ABLATION_PICTURES = 600, 640
@@ -382,9 +383,8 @@ def everything(
     how: dict[str, Any] = {"bfloat16": bfloat16, "threads": threads}
     flights(data, TRAIN_FLIGHTS, TEST_FLIGHTS, threads)
     detector(train, coarse, COARSE_STEPS, learning_rate=COARSE_RATE, architecture="yolo11n", **how)
-    frozen = TAP + 1
-    detector(train, fine, FINE_STEPS, learning_rate=FINE_RATE, init=coarse / "detector.pt", freeze=frozen, **how)
-    detector(more, out, LAST_STEPS, learning_rate=LAST_RATE, init=fine / "detector.pt", freeze=frozen, **how)
+    detector(train, fine, FINE_STEPS, learning_rate=FINE_RATE, init=coarse / "detector.pt", freeze=TAP + 1, **how)
+    detector(more, out, LAST_STEPS, learning_rate=LAST_RATE, init=fine / "detector.pt", freeze=TAP + 1, **how)
     codec(train, out, CODEC_STEPS, threads=threads)
     for noise in ("none", "adaptive"):
         attacker(train, out, noise, steps=ATTACKER_STEPS, threads=threads)
